@@ -7,8 +7,10 @@ N       ?= 4
 JOBS    ?= $(shell nproc)
 SECONDS ?= 600
 RANKS   ?=
+PYTHON  ?= python3
+SOURCE  ?= -
 
-.PHONY: all help release dev demo check test test-all asan tsan ubsan conformance bench bench-peers soak install fmt fmt-check clean \
+.PHONY: all help release dev demo check test test-all asan tsan ubsan conformance python-conformance bench bench-peers soak install fmt fmt-check clean \
 	setup-demo setup-test setup-dev
 
 all: release ## build the library and the weft command in build/release
@@ -19,9 +21,9 @@ help: ## this list
 release dev:
 	@scripts/build $@ $(JOBS)
 
-demo: setup-demo ## build what it needs, then let N=4 ranks share memory and measure it
-	@scripts/build release $(JOBS) weft_command demo
-	build/release/weft run -n $(N) build/release/examples/demo
+demo: setup-demo ## build what it needs, then let N=4 ranks train a small GPT, lose one of them, and go on
+	@scripts/build release $(JOBS) weft_command demo gpt2
+	@scripts/demo build/release $(N)
 
 check: setup-test dev ## the quick tests of one build, under a minute: for the inner loop
 	@tests/quick build/dev
@@ -37,7 +39,7 @@ test-all: setup-dev dev ## `make test`, then larger models, the undefined-behavi
 	@scripts/build ubsan $(JOBS)
 	@scripts/build clang $(JOBS)
 	@WEFT_TEST_MODELS=all tests/run build/dev build/asan build/tsan build/ubsan build/clang
-	@WEFT_TEST_ALL=1 tests/run -t 'test_(backend_ops|large|stop)' build/dev
+	@WEFT_TEST_ALL=1 tests/run -t 'test_(coll_matrix|coll_large|fabric_stop|graph_random_grad)' build/dev
 	@build/dev/tests/math_sweep -s 1023
 	@tests/test-readme
 
@@ -50,6 +52,9 @@ asan tsan ubsan: setup-test ## build with that sanitizer and run its tests
 
 conformance: setup-test dev ## one line per test of the specifications; writes docs/conformance.md
 	@scripts/conformance build/dev
+
+python-conformance: ## PyTorch's own tests on the backend weft: SOURCE=its source tree, or - for those it installs
+	@PYTHONPATH=build/dev/python OMP_NUM_THREADS=1 $(PYTHON) python/conformance/pool.py $(SOURCE) --check
 
 bench: setup-demo release ## the benchmarks, beside their floors
 	build/release/weft bench

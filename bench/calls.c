@@ -94,7 +94,7 @@ static int wait_for_nothing(const operands *o)
 
 static int broadcast(const operands *o)
 {
-    return weft_broadcast_into(o->plain[0], 0, o->world) < 0;
+    return weft_broadcast_in_place(o->plain[0], 0, o->world) < 0;
 }
 
 /* The first counts the mark itself. */

@@ -2,14 +2,14 @@
 /*
  * How fast the folds are on one core, beside memcpy of as many bytes in the same run.
  *
- *     bench_fold [dtype [op]]       default: f32 sum; op by number as in kernels/fold.h
+ *     bench_fold [dtype [op]]       default: f32 sum; op by number as in kernels/fold/fold.h
  *
  * GB/s counts every byte of every input read and of every output written; memcpy counts its source
  * and its destination, and moves as many bytes in all.  Medians of 15 measurements of processor
  * time.
  */
-#include "kernels/fold.h"
-#include "base/dtype.h"
+#include "kernels/fold/fold.h"
+#include "base/share/dtype.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -56,8 +56,14 @@ function(weft_link_test program)
   target_link_options(${program} PRIVATE ${WEFT_TEST_LINKER})
 endfunction()
 
-# weft_test(noun [LIGHT] [WAITS] [MEMORY] [STILL] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [STATIC] [SECONDS n] [PROGRAM name] [SOURCE file])
-# builds tests/test_<noun>.c with the library and its internals.
+# Names of OpenBLAS for processors.
+set(WEFT_TEST_CORES)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+  set(WEFT_TEST_CORES Prescott Haswell SkylakeX)
+endif()
+
+# weft_test(noun [LIGHT] [WAITS] [MEMORY] [STILL] [ALONE] [THREADS] [NO_ASAN] [COMPUTES] [MULTIPLIES] [STATIC] [HOSTS] [SECONDS n] [PROGRAM name] [SOURCE file])
+# builds test_<noun>.c of this folder with the library and its internals.
 #   LIGHT    needs one core
 #   WAITS    needs a core for less than a third of its time
 #   MEMORY   takes gigabytes: no other that does runs beside it
@@ -66,13 +72,17 @@ endfunction()
 #   THREADS  has ranks, or other work, on threads of one process: also built and run with ThreadSanitizer
 #   NO_ASAN  too slow for the builds with AddressSanitizer or UndefinedBehaviorSanitizer: left out of them
 #   COMPUTES spends its time in its own loops, as one does that compares large results: optimised as the library is
+#   MULTIPLIES  what it asks of matrix products must hold with the kernels for any processor: in the dev build it runs once more
+#            with each of WEFT_TEST_CORES (tests/run-core)
 #   STATIC   with a copy of the library of its own: it looks at where that lies in the program
-#   SECONDS  time limit, default 60; ten times what it takes on two cores, and more where that is little.  tests/run
-#            triples it with AddressSanitizer and takes it five times with ThreadSanitizer
+#   HOSTS    its tests with several ranks also run with these on several hosts (tests/harness_ranks.h)
+#   SECONDS  limit of its processor time and sleep (tests/within.c), default 60; ten times what it takes on two cores, and
+#            more where that is little.  tests/run triples it with AddressSanitizer and takes it five times with
+#            ThreadSanitizer
 #   PROGRAM  its name, if not test_<noun>
 #   SOURCE   its source, if that has another name
 function(weft_test noun)
-  cmake_parse_arguments(arg "LIGHT;WAITS;MEMORY;STILL;ALONE;THREADS;NO_ASAN;COMPUTES;STATIC" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
+  cmake_parse_arguments(arg "LIGHT;WAITS;MEMORY;STILL;ALONE;THREADS;NO_ASAN;COMPUTES;MULTIPLIES;STATIC;HOSTS" "SECONDS;PROGRAM;SOURCE" "" ${ARGN})
   set(program test_${noun})
   if(arg_PROGRAM)
     set(program ${arg_PROGRAM})
@@ -87,12 +97,17 @@ function(weft_test noun)
     return()
   endif()
   add_executable(${program} ${arg_SOURCE})
+  add_dependencies(${program} within)
   set(options ${WEFT_TEST_CHECKS})
   if(NOT arg_COMPUTES)
     list(APPEND options ${WEFT_TEST_LEVEL})
   endif()
   set_source_files_properties(${arg_SOURCE} PROPERTIES COMPILE_OPTIONS "${options}")
-  target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(${program} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests
+    ${PROJECT_SOURCE_DIR}/src)
+  if(arg_HOSTS)
+    target_compile_definitions(${program} PRIVATE HARNESS_HOSTS="")
+  endif()
   if(arg_STATIC)
     weft_link_test(${program} weft_static)
   else()
@@ -118,6 +133,12 @@ function(weft_test noun)
     set(arg_SECONDS 60)
   endif()
   weft_test_line(${weight} ${arg_SECONDS} $<TARGET_FILE:${program}>)
+  if(arg_MULTIPLIES AND TARGET weft_command AND NOT WEFT_SANITIZE)
+    foreach(core IN LISTS WEFT_TEST_CORES)
+      weft_test_line(${weight} ${arg_SECONDS}
+        "${PROJECT_SOURCE_DIR}/tests/run-core ${core} $<TARGET_FILE:${program}> $<TARGET_FILE:weft_command>")
+    endforeach()
+  endif()
 endfunction()
 
 # A check or test that is a script of the tree; not repeated in sanitizer builds.

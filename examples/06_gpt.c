@@ -10,6 +10,7 @@
 #include <weft/weft.h>
 
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, TIME = 32, BATCH = 8, STEPS = 200, SYMBOLS = 28 };
+enum { PARAMS = 64 }; /* room for those of the model */
 
 static const char text[] =
     "tyger tyger burning bright. in the forests of the night. what immortal hand or eye. could "
@@ -98,6 +99,23 @@ static void write_down(weft_module *net)
     putchar('\n');
 }
 
+/* Matrices decay; biases and the numbers of norms do not. */
+static weft_optim *new_optim(const weft_named *params, int count)
+{
+    weft_named wide[PARAMS], flat[PARAMS];
+    int w = 0, f = 0;
+    for (int i = 0; i < count; i++)
+        if (weft_tensor_ndim(params[i].tensor) > 1)
+            wide[w++] = params[i];
+        else
+            flat[f++] = params[i];
+    weft_adamw_opts no_decay = WEFT_ADAMW_OPTS_INIT;
+    no_decay.decay = 0;
+    weft_optim *adam = weft_optim_adamw_of(wide, w, 6e-3, NULL);
+    weft_optim_adamw_add(adam, flat, f, 6e-3, &no_decay);
+    return adam;
+}
+
 int main(int argc, char **argv)
 {
     int steps = argc > 1 ? atoi(argv[1]) : STEPS + 1;
@@ -106,13 +124,17 @@ int main(int argc, char **argv)
     weft_module *net = new_gpt(); /* its numbers are drawn on the CPU: the same wherever it runs */
     if (weft_module_to(net, where) < 0)
         return fprintf(stderr, "%s\n", weft_last_error()), 1;
-    weft_optim *adam = weft_optim_adamw(net, 3e-3, NULL);
+    weft_named params[PARAMS];
+    int count = weft_module_params(net, params, PARAMS);
+    weft_optim *adam = new_optim(params, count);
     for (int step = 0; step < steps; step++) {
         weft_scope_open();
         weft_tensor *batch = weft_to(draw_batch(), WEFT_I64, where);
         weft_tensor *logits = weft_module_call(net, weft_narrow(batch, 1, 0, TIME));
         weft_tensor *loss = weft_cross_entropy(logits, weft_narrow(batch, 1, 1, TIME));
         weft_backward(loss);
+        weft_clip_grad_norm(params, count, 1, NULL, NULL);
+        weft_optim_set_rate(adam, weft_rate_cosine(step, 10, STEPS, 6e-3, 6e-4));
         weft_optim_step(adam);
         if (argc > 1)
             printf("step %d: loss %.7f\n", step, weft_item(loss, 0));

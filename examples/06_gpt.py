@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # 06_gpt.c in PyTorch; prints the same.
+import math
 import sys
 
 import torch
@@ -58,13 +59,26 @@ class GPT(nn.Module):
 
 weft.seed(42)
 net = GPT()
-adam = torch.optim.AdamW(net.parameters(), 3e-3)
+# Matrices decay; biases and the numbers of norms do not.
+wide, flat = ([p for p in net.parameters() if (p.ndim > 1) == matrices] for matrices in (True, False))
+adam = torch.optim.AdamW([{"params": wide}, {"params": flat, "weight_decay": 0}], 6e-3)
+
+
+def rate(step, warmup=10, peak=6e-3, least=6e-4):
+    if step < warmup:
+        return peak * (step + 1) / (warmup + 1)
+    return least + (peak - least) * (1 + math.cos(math.pi * min((step - warmup) / (STEPS - warmup), 1))) / 2
+
+
 symbols = torch.tensor([ALPHABET.index(c) for c in text])
 for step in range(int(sys.argv[1]) if len(sys.argv) > 1 else STEPS + 1):
     start = weft.integers((BATCH,), 0, len(text) - TIME)
     batch = torch.stack([symbols[s : s + TIME + 1] for s in start])
     loss = F.cross_entropy(net(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
     loss.backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1)
+    for group in adam.param_groups:
+        group["lr"] = rate(step)
     adam.step()
     adam.zero_grad()
     if len(sys.argv) > 1:

@@ -34,7 +34,7 @@ static weft_status step(weft_tensor *const *in, int ins, weft_tensor **out, int 
 static void print_collectives(weft_compiled *fast)
 {
     static char text[1 << 16];
-    weft_compiled_explain(fast, text, sizeof text);
+    weft_compiled_details(fast, text, sizeof text);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
         if (strstr(line, "all_reduce %") || strstr(line, "lowered:") || strstr(line, "symmetric b"))
             printf("%s\n", line);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that a program has already: its own array becomes an operand without a copy, as a tensor
- * that is made once, or by a call that takes the pointer.
+ * that is made once, or by a call that takes the pointer.  It computes by itself, so weft/comm.h is
+ * all that it needs.
  * Run: weft run -n 4 11_wrap
  */
 #include <stdio.h>
-#include <weft/weft.h>
+#include <weft/comm.h>
 
 enum { COUNT = 1000 };
 

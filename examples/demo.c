@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `make demo` runs: ranks allocate, rendezvous and signal each other, then measure how long a
- * barrier takes and how fast a rank reads the memory of its neighbour.
+ * What `make demo` runs: ranks allocate, rendezvous and signal each other, then measure
+ * barriers, all_reduces, and how fast a rank reads the memory of its neighbour.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +40,18 @@ static double barrier_us(weft_symm *mem)
     return (seconds() - start) / BARRIERS * 1e6;
 }
 
+static double all_reduce_us(weft_group *world, int64_t bytes)
+{
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(bytes / 4));
+    int rounds = bytes < MIB ? BARRIERS / 10 : READS * 2;
+    for (int i = 0; i < rounds / 10; i++)
+        weft_all_reduce_into(x, x, WEFT_MAX, world);
+    double start = seconds();
+    for (int i = 0; i < rounds; i++)
+        weft_all_reduce_into(x, x, WEFT_MAX, world);
+    return (seconds() - start) / rounds * 1e6;
+}
+
 static double read_gbs(weft_symm *mem, void *to, int from)
 {
     const void *theirs = weft_symm_buffer_ptr(mem, from);
@@ -62,15 +74,16 @@ int main(void)
 
     pass_round(mem, me, n);
     weft_fill(x, me + 1);
-    double us = barrier_us(mem);
+    double barrier = barrier_us(mem), small = all_reduce_us(world, 1 << 10),
+           large = all_reduce_us(world, MIB);
     int next = (me + 1) % n;
     double gbs = read_gbs(mem, weft_tensor_data(copy), next);
     int right = weft_item(copy, BUFFER - 1) == next + 1;
     weft_symm_barrier(mem, 0, WEFT_DEFAULT);
-    if (me == 0) {
-        printf("a barrier of %d ranks takes %.2f us; reading rank %d's buffer runs at %.1f GB/s "
-               "(%s)\n",
-               n, us, next, gbs, right ? "content right" : "CONTENT WRONG");
-    }
+    if (me == 0)
+        printf("\n  %-44s %10.2f us\n  %-44s %10.2f us\n  %-44s %10.2f us\n  %-44s %10.2f GB/s\n",
+               "a barrier of all ranks", barrier, "all_reduce of 1 KiB", small,
+               "all_reduce of 1 MiB", large,
+               right ? "reading a neighbour's memory" : "CONTENT WRONG", gbs);
     return right ? weft_finish(world) : 1;
 }

@@ -14,8 +14,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Programs that measure, fill the memory, take minutes, test the tests, or want the library as part of themselves.
 FLOORS = {'base', 'kernels', 'tensor', 'store', 'fabric', 'symm', 'coll', 'parts', 'symm_coll', 'functional'}
-LEFT_OUT = re.compile(r'test_(bench|large|harness|torch|cuda_(abi|bench|kernels|place|fused\w*|graph\w*)|'
-                      r'nccl_(abi|functional_grad_backend|tracing))')
+LEFT_OUT = re.compile(r'test_(bench|coll_large|harness|grad_torch|cuda_(abi|bench|kernels|place|fused\w*|graph\w*)|'
+                      r'nccl_(abi|functional_grad_backend|graph_tracing))')
 # Objects that programs are linked with besides their own: the software driver, and the stand-in of NCCL over it.
 SHARED = ('weft_cuda_model', 'weft_nccl_standin')
 SIMULATOR = re.compile(r'test_simulator\w*')
@@ -119,6 +119,7 @@ class Tree:
             elif target in ('weft_met', 'weft_simulator') or SIMULATOR.fullmatch(target):
                 if self.simulators:
                     self.simulators.add(target, path, words[0], options)
+                    self.simulators.folders[target] = entry['directory']
             elif re.match('test_|soak$', target) and not LEFT_OUT.fullmatch(target):
                 self.programs.setdefault(target, []).append((path, words[0], options))
                 linked[target] = os.path.join(entry['directory'], 'CMakeFiles', target + '.dir', 'link.txt')
@@ -266,6 +267,7 @@ class Simulators:
     def __init__(self, tree):
         self.tree = tree
         self.mains, self.parts, self.copies = {}, {'met': [], 'alone': []}, {'met': {}, 'alone': {}}
+        self.folders = {}  # where each program is linked
         text = open(os.path.join(ROOT, 'tests', 'simulator', 'plants.cmake')).read()
         self.plants = {}
         for path, old, new in re.findall(r'^plant\(\d+ (\S+)\s+"((?:[^"\\]|\\.)*)"\s+"((?:[^"\\]|\\.)*)"\)', text, re.M):
@@ -276,7 +278,7 @@ class Simulators:
         source = os.path.join(ROOT, path)
         path = re.sub(r'^.*/simulator/planted/', 'src/', path)
         kind = 'alone' if target == self.ALONE else 'met'
-        if path == 'tests/%s.c' % target:
+        if path.startswith('tests/') and os.path.basename(path) == target + '.c':
             if re.search(self.tree.wanted, target):
                 self.mains[target] = (path, compiler, options)
         elif path.startswith('src/'):
@@ -330,8 +332,7 @@ class Simulators:
     def link(self, name, output, more='', added=(), met=None, instead=None):
         """`added` are objects that come before the archive's."""
         tree, kind = self.tree, 'alone' if name == self.ALONE else 'met'
-        folder = 'tests' if kind == 'alone' else 'tests/simulator'
-        text = open(os.path.join(tree.place, 'configured', folder, 'CMakeFiles', name + '.dir', 'link.txt')).read()
+        text = open(os.path.join(self.folders[name], 'CMakeFiles', name + '.dir', 'link.txt')).read()
         wraps = sorted(set(re.findall(r'-Wl,--wrap=[\w,=-]+', text)))
         copies = self.copies_of(kind, more, instead) if kind == 'alone' else \
             [met or os.path.join(tree.place, 'met%s.o' % more)]

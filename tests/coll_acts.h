@@ -70,9 +70,12 @@ __attribute__((unused)) static bool act_needs(const act *a, int size, int rank, 
 /* As the library's messages tell a call. */
 __attribute__((unused)) static const char *act_text(const act *a, char *out, size_t bytes)
 {
-    static const char *const names[] = {"all_reduce", "reduce",  "broadcast",      "all_gather",
-                                        "gather",     "scatter", "reduce_scatter", "all_to_all",
-                                        "all_to_all", "barrier"};
+    static const char *const names[] = {
+        [ACT_ALL_REDUCE] = "all_reduce", [ACT_REDUCE] = "reduce",
+        [ACT_BROADCAST] = "broadcast",   [ACT_ALL_GATHER] = "all_gather",
+        [ACT_GATHER] = "gather",         [ACT_SCATTER] = "scatter",
+        [ACT_ALL_TO_ALL] = "all_to_all", [ACT_REDUCE_SCATTER] = "reduce_scatter",
+    };
     char fold[32] = "", root[32] = "";
     if (act_folds(a->kind))
         snprintf(fold, sizeof fold, ", %s", weft_reduction_name(a->reduction));
@@ -153,7 +156,8 @@ static inline weft_status act_begin(const act *a, act_operands *o, weft_group *g
         status = ACT_EITHER(reduce, o->out, o->in, a->reduction, a->root, group);
         break;
     case ACT_BROADCAST:
-        status = ACT_EITHER(broadcast, o->out, a->root, group);
+        status = a->posted ? ACT_START(broadcast, o->out, a->root, group)
+                           : weft_broadcast_in_place(o->out, a->root, group);
         break;
     case ACT_ALL_GATHER:
         status = ACT_EITHER(all_gather, o->out, o->in, group);

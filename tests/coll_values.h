@@ -8,7 +8,8 @@
 
 #include "fold_reference.h"
 #include "harness.h"
-#include "kernels/fold.h"
+#include "harness_ranks.h"
+#include "kernels/fold/fold.h"
 #include "sanitized.h"
 
 #include <weft/weft.h>
@@ -201,7 +202,10 @@ static inline int64_t values_check_fold(weft_dtype dtype, weft_reduction op, val
         }
         bool by_reference =
             count <= VALUES_LONG || at + n == count || values_random(seed, at) % 8 == 0;
-        if (by_reference)
+        if (harness_hosts && ranks == harness_current->ranks)
+            fold_reference_hosts(dtype, (weft_i_fold_op)op, expected, sources, harness_host_sizes,
+                                 harness_hosts, n, factors);
+        else if (by_reference)
             fold_reference(dtype, (weft_i_fold_op)op, targets, 1, sources, ranks, n, factors);
         else
             weft_i_fold_find(dtype, (weft_i_fold_op)op)(targets, 1, sources, ranks, n, factors);

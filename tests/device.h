@@ -23,7 +23,7 @@
 
 #ifdef WEFT_TEST_ON_CUDA
 
-#include "backends/cuda/device.h"
+#include "backends/cuda/device/device.h"
 #include "cuda/model.h"
 #include <weft/symm.h>
 
@@ -31,6 +31,8 @@
 #include <string.h>
 
 #define HARNESS_LABEL device_label
+static inline const char *device_label(const char *backend);
+#include "harness_ranks.h"
 
 #ifdef WEFT_TEST_ON_NVSHMEM
 #define DEVICE_REAL "WEFT_TEST_NVSHMEM"
@@ -42,6 +44,21 @@ static inline bool device_is_real(void)
 {
     const char *wanted = getenv(DEVICE_REAL);
     return wanted && !strcmp(wanted, "real");
+}
+
+/* Where each rank has a GPU of its own: scripts/gpu-check peers. */
+static inline bool device_has_peers(void)
+{
+    return getenv("WEFT_TEST_PEERS") && device_is_real();
+}
+
+/* This rank's then. */
+static inline weft_device device_of_peer(void)
+{
+    int count = 0;
+    if (weft_i_cuda_count(&count) < 0 || count < harness_current->ranks)
+        SKIP("there is no GPU for each rank");
+    return WEFT_CUDA(harness_this_rank);
 }
 
 /* The device, with its symmetric memory from that backend from now on; one that is not there if that
@@ -66,7 +83,7 @@ static inline bool device_has(weft_device device, const char *backend)
 
 #include "nvshmem/model.h"
 
-#define DEVICE device_with(WEFT_CUDA(0), "nvshmem")
+#define DEVICE device_with(device_has_peers() ? device_of_peer() : WEFT_CUDA(0), "nvshmem")
 
 static inline const char *device_label(const char *backend)
 {
@@ -98,7 +115,13 @@ static inline void device_install(void)
 #include <stdio.h>
 
 #ifdef WEFT_TEST_NCCL_MEMORY
-#define DEVICE device_with(device_of(harness_this_rank), "nccl")
+/* Where ranks share a GPU there are no windows of several. */
+#define DEVICE                                                                     \
+    ({                                                                             \
+        if (device_is_real() && !device_has_peers() && harness_current->ranks > 1) \
+            SKIP("NCCL's windows want a GPU for each rank");                       \
+        device_with(device_of(harness_this_rank), "nccl");                         \
+    })
 #else
 #define DEVICE device_of(harness_this_rank)
 #endif
@@ -108,6 +131,8 @@ static inline weft_device device_of(int rank)
     char id[16];
     if (!device_is_real())
         return WEFT_CUDA(rank);
+    if (device_has_peers())
+        return device_of_peer();
     snprintf(id, sizeof id, "rank-%d", rank);
     setenv("NCCL_HOSTID", id, 0);
     return WEFT_CUDA(0);
@@ -142,10 +167,15 @@ static inline void device_install(void)
 
 #else
 
-#define DEVICE         device_mine
+#define DEVICE         device_of_mine()
 #define DEVICE_SPREADS /* a rank can have a device of its own */
 
 static _Thread_local weft_device device_mine = WEFT_CUDA(0);
+
+static inline weft_device device_of_mine(void)
+{
+    return device_has_peers() ? device_of_peer() : device_mine;
+}
 
 static inline const char *device_label(const char *backend)
 {

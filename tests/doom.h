@@ -9,7 +9,7 @@
 #ifndef WEFT_TESTS_DOOM_H
 #define WEFT_TESTS_DOOM_H
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -44,6 +44,15 @@ DOOM(ftruncate, int, (int fd, off_t bytes), (fd, bytes))
 DOOM(seal, int, (int fd, int seals), (fd, seals))
 DOOM(close, int, (int fd), (fd))
 DOOM(write, ssize_t, (int fd, const void *bytes, size_t count), (fd, bytes, count))
+#ifdef DOOM_FILES /* also between two names of files */
+DOOM(open, int, (const char *path, int flags, mode_t mode), (path, flags, mode))
+DOOM(mkdir, int, (const char *path, mode_t mode), (path, mode))
+DOOM(unlink, int, (const char *path), (path))
+DOOM(rename, int, (const char *from, const char *to), (from, to))
+DOOM(exchange, int, (const char *a, const char *b), (a, b))
+DOOM(rmdir, int, (const char *path), (path))
+DOOM(fsync, int, (int fd), (fd))
+#endif
 DOOM(eventfd, int, (unsigned start), (start))
 DOOM(socket, int, (int domain, int type, int protocol), (domain, type, protocol))
 DOOM(bind, int, (int fd, const struct sockaddr *to, socklen_t length), (fd, to, length))
@@ -73,6 +82,15 @@ static void doom_arm_with(int n, int signal)
     DOOM_PUT(seal);
     DOOM_PUT(close);
     DOOM_PUT(write);
+#ifdef DOOM_FILES
+    DOOM_PUT(open);
+    DOOM_PUT(mkdir);
+    DOOM_PUT(unlink);
+    DOOM_PUT(rename);
+    DOOM_PUT(exchange);
+    DOOM_PUT(rmdir);
+    DOOM_PUT(fsync);
+#endif
     DOOM_PUT(eventfd);
     DOOM_PUT(socket);
     DOOM_PUT(bind);

@@ -8,7 +8,7 @@
 #ifndef WEFT_TESTS_FAULT_H
 #define WEFT_TESTS_FAULT_H
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,7 +52,7 @@ FAULT(fallocate, int, -1, ENOSPC, (int fd, int mode, off_t offset, off_t bytes),
       (fd, mode, offset, bytes))
 FAULT(ftruncate, int, -1, ENOSPC, (int fd, off_t bytes), (fd, bytes))
 FAULT(seal, int, -1, EPERM, (int fd, int seals), (fd, seals))
-/* base/room.c looks how much memory is free when a moment has passed since the last look, so whether
+/* base/machine/room.c looks how much memory is free when a moment has passed since the last look, so whether
  * an operation makes these calls is a matter of time.  They are not counted; who cannot read the
  * files goes on without (test_room). */
 static _Thread_local int fault_look = -1;
@@ -81,6 +81,11 @@ static int fault_close(int fd)
 
 FAULT(write, ssize_t, -1, ENOSPC, (int fd, const void *bytes, size_t count), (fd, bytes, count))
 FAULT(mkdir, int, -1, ENOSPC, (const char *path, mode_t mode), (path, mode))
+#ifdef FAULT_FILES /* also those of names and disks */
+FAULT(rename, int, -1, ENOSPC, (const char *from, const char *to), (from, to))
+FAULT(exchange, int, -1, EINVAL, (const char *a, const char *b), (a, b))
+FAULT(fsync, int, -1, EIO, (int fd), (fd))
+#endif
 FAULT(pipe, int, -1, EMFILE, (int fds[2]), (fds))
 FAULT(eventfd, int, -1, EMFILE, (unsigned start), (start))
 FAULT(socket, int, -1, EMFILE, (int domain, int type, int protocol), (domain, type, protocol))
@@ -125,6 +130,11 @@ __attribute__((constructor)) static void fault_fill(void)
     FAULT_PUT(close);
     FAULT_PUT(write);
     FAULT_PUT(mkdir);
+#ifdef FAULT_FILES
+    FAULT_PUT(rename);
+    FAULT_PUT(exchange);
+    FAULT_PUT(fsync);
+#endif
     FAULT_PUT(pipe);
     FAULT_PUT(eventfd);
     FAULT_PUT(socket);

@@ -6,8 +6,8 @@
 #ifndef WEFT_TESTS_FOLD_REFERENCE_H
 #define WEFT_TESTS_FOLD_REFERENCE_H
 
-#include "base/dtype.h"
-#include "kernels/fold.h"
+#include "base/share/dtype.h"
+#include "kernels/fold/fold.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -36,7 +36,7 @@ static struct reference_format reference_format_of(weft_dtype dtype)
 }
 
 /* 2 to that power, which is a normal number: ldexp took a tenth of the time
- * of test_backend_ops. */
+ * of test_coll_matrix. */
 static double reference_power(int exponent)
 {
     uint64_t bits = (uint64_t)(exponent + 1023) << 52;
@@ -263,6 +263,58 @@ static void fold_reference(weft_dtype dtype, weft_i_fold_op op, void *const *out
             reference_fold_integer(dtype, op, result, in, inputs, at);
         for (int k = 0; k < outputs; k++)
             memcpy((char *)out[k] + at, result, size);
+    }
+}
+
+/* ---- ranks on several hosts ---- */
+
+/*
+ * The order between hosts: the inputs of a host one after the other, then hosts by neighbours: with
+ * 2^k and some more of them, so many of the first ones are joined in pairs that 2^k are left; then
+ * all are, again and again.
+ */
+static double reference_join_hosts(weft_dtype dtype, weft_i_fold_op op, double *partial, int hosts)
+{
+    int whole = 1, extra;
+    while (2 * whole <= hosts)
+        whole *= 2;
+    extra = hosts - whole;
+    for (int i = 0; i < whole; i++)
+        partial[i] = i < extra
+                         ? reference_combine_floats(dtype, op, partial[2 * i], partial[2 * i + 1])
+                         : partial[i + extra];
+    for (; whole > 1; whole /= 2)
+        for (int i = 0; i < whole / 2; i++)
+            partial[i] = reference_combine_floats(dtype, op, partial[2 * i], partial[2 * i + 1]);
+    return partial[0];
+}
+
+/* As fold_reference, of inputs that lie on `hosts` hosts, `sizes` of them on each. */
+static inline void fold_reference_hosts(weft_dtype dtype, weft_i_fold_op op, void *out,
+                                        const void *const *in, const int *sizes, int hosts,
+                                        size_t count, const double *factors)
+{
+    enum { HOSTS = 64 };
+    int inputs = 0;
+    for (int h = 0; h < hosts; h++)
+        inputs += sizes[h];
+    if (!weft_i_dtype_is_float(dtype) || hosts < 2 || hosts > HOSTS) { /* in any order */
+        fold_reference(dtype, op, &out, 1, in, inputs, count, factors);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i * weft_dtype_size(dtype);
+        double partial[HOSTS];
+        for (int h = 0, k = 0; h < hosts; h++)
+            for (int member = 0; member < sizes[h]; member++, k++) {
+                double x = reference_weighted(
+                    dtype, op, reference_load_float(dtype, (const char *)in[k] + at), factors, k);
+                partial[h] = member ? reference_combine_floats(dtype, op, partial[h], x) : x;
+            }
+        double sum = reference_join_hosts(dtype, op, partial, hosts);
+        if (op == WEFT_I_FOLD_AVG)
+            sum = reference_step(dtype, sum / inputs);
+        reference_store_float(dtype, (char *)out + at, sum);
     }
 }
 

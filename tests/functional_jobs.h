@@ -7,7 +7,7 @@
 #include "device.h"
 
 #include "jobs.h"
-#include "tensor/tensor.h"
+#include "tensor/object/tensor.h"
 
 #include <weft/weft.h>
 

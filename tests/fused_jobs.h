@@ -14,7 +14,7 @@
 #include "sanitized.h"
 #include "way_of.h"
 
-#include "fabric/group.h"
+#include "fabric/group/group.h"
 
 enum { FUSED_RIGHTS = 3 };
 

@@ -8,20 +8,20 @@
 
 #include "harness.h"
 
-#include "tensor/tensor.h"
+#include "tensor/object/tensor.h"
 
 #include <weft/weft.h>
 
 enum { TEXT = 1 << 18 };
 
-#define FUNCTION(name_)                                                          \
-    static weft_status name_(__attribute__((unused)) weft_tensor *const *in,     \
-                             __attribute__((unused)) int ins, weft_tensor **out, \
-                             __attribute__((unused)) int outs, __attribute__((unused)) void *user)
+#define FUNCTION(name_)                                                                  \
+    __attribute__((unused)) static weft_status name_(                                    \
+        __attribute__((unused)) weft_tensor *const *in, __attribute__((unused)) int ins, \
+        weft_tensor **out, __attribute__((unused)) int outs, __attribute__((unused)) void *user)
 
 static char text[TEXT];
 
-static weft_compiled *compile(weft_graph_function function, void *user)
+__attribute__((unused)) static weft_compiled *compile(weft_graph_function function, void *user)
 {
     weft_compile_opts opts = WEFT_COMPILE_OPTS;
     opts.backend = "c";
@@ -52,7 +52,7 @@ static void check_bits(const char *what, weft_tensor *a, weft_tensor *b)
                  i % size);
 }
 
-static int count_of(const char *part)
+__attribute__((unused)) static int count_of(const char *part)
 {
     int count = 0;
     for (const char *at = text; (at = strstr(at, part)); at++)

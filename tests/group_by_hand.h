@@ -9,10 +9,10 @@
 
 #include "harness.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "fabric/group.h"
-#include "fabric/quarrel.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "fabric/group/exchange.h"
+#include "fabric/group/quarrel.h"
 
 #include <weft/weft.h>
 
@@ -25,6 +25,7 @@ static const int hand_members[HAND_SIZE] = {4, 1, 0, 3};
 typedef struct by_hand {
     weft_i_world *world;
     weft_group *group, *above;
+    weft_i_birth birth; /* of the group */
     weft_i_board_row *row, *row_above;
     weft_i_label call;
 } by_hand;
@@ -42,10 +43,9 @@ static weft_group *hand_group(int size, const int *members, const char *name)
     group->id = 77;
     snprintf(group->name, sizeof group->name, "%s", name);
     CHECK_OK(weft_i_segment_new(weft_i_board_bytes(size), WEFT_I_BETWEEN_PROCESSES, "a board",
-                                &group->board_segment));
-    group->board = (weft_i_board *)(void *)group->board_segment->base;
-    group->key = group->board_segment->key;
-    group->list = (weft_i_key){{0x1234567, 2}};
+                                &group->rest.board_segment));
+    group->board = (weft_i_board *)(void *)group->rest.board_segment->base;
+    group->key = group->rest.board_segment->key;
     return group;
 }
 
@@ -73,6 +73,8 @@ static void hand_open(void)
     hand.world->mine = hand_record(HAND_ME);
     hand.group = hand_group(HAND_SIZE, hand_members, "g");
     hand.above = hand_group(HAND_WORLD, NULL, "0");
+    hand.birth = (weft_i_birth){.list = {{0x1234567, 2}}};
+    hand.group->birth = &hand.birth;
     hand.row = hand.group->board->row;
     hand.row_above = hand.above->board->row;
     hand.call = (weft_i_label){hand.group, "op", -1};
@@ -82,7 +84,7 @@ static void hand_open(void)
 
 static void hand_close(void)
 {
-    hand.group->made_from = NULL;
+    hand.birth.from = NULL;
     weft_clear_error();
     CHECK_OK(weft_scope_close());
 }
@@ -90,8 +92,8 @@ static void hand_close(void)
 /* While `hand.group` is made from the other. */
 __attribute__((unused)) static void hand_make(void)
 {
-    hand.group->making = true;
-    hand.group->made_from = hand.above;
+    hand.birth.under_way = true;
+    hand.birth.from = hand.above;
 }
 
 __attribute__((unused)) static void hand_kill(int world_rank)
@@ -117,7 +119,7 @@ __attribute__((unused)) static uint64_t hand_arrival(const char *what, size_t by
     uint32_t digest = weft_i_digest(1, bytes);
     for (const char *c = what; *c; c++)
         digest = weft_i_digest(digest, (unsigned char)*c);
-    /* Bit 0 tells first meetings from later ones, see base/signal.h. */
+    /* Bit 0 tells first meetings from later ones, see base/share/signal.h. */
     return (uint64_t)epoch << 32 | (later ? digest | 1 : digest & ~1u);
 }
 

@@ -29,6 +29,8 @@ typedef struct harness_test {
     const char *backend; /* of a test of one rank; NULL: none */
     void (*ranks_body)(int rank, int size);
     const char *(*label)(const char *backend); /* the name that its results bear; NULL: backend */
+    const char *hosts; /* "3+1": its ranks on hosts of these sizes; "": on two; NULL: on one only */
+    int only_hosts;    /* 1: it runs there only */
     int (*run)(const struct harness_test *); /* runs and reports it; returns how often it failed */
 } harness_test;
 

@@ -2,10 +2,19 @@
 /* Runs the ranks of a test and judges how they ended; see harness_ranks.h. */
 #include "harness_ranks.h"
 
+#include "backends/ucx/wire.h"
+#include "base/os/os.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+
 harness_rank *harness_ranks;
 const harness_test *harness_current;
 _Thread_local int harness_this_rank;
 int harness_in_threads;
+int harness_hosts, harness_host_sizes[HARNESS_HOSTS_MAX];
+static int harness_port;                         /* where ranks of several hosts meet */
+static volatile sig_atomic_t harness_time_is_up; /* it was told to end */
 
 void harness_rank_dies(void)
 {
@@ -73,7 +82,8 @@ int harness_descriptors(unsigned char open[1024], const unsigned char *before)
         closedir(list);
     const char *cuda =
         getenv("WEFT_TEST_CUDA"); /* the driver keeps its own until the process ends */
-    return cuda && !strcmp(cuda, "real") ? -1 : surplus;
+    /* So does UCX, with those of workers that it must not destroy yet (backends/ucx/transport.c). */
+    return harness_hosts || (cuda && !strcmp(cuda, "real")) ? -1 : surplus;
 }
 
 static void harness_leaked_descriptor(char *out, size_t bytes, int fd)
@@ -103,6 +113,60 @@ static int harness_run_rank(int rank)
     return outcome == HARNESS_FAIL;
 }
 
+/* ---- told to end ---- */
+
+/* SIGTERM to the harness lets the launcher's deadline come: its clock leaps to it. */
+static int64_t harness_limit_ns;
+static weft_i_os harness_table;
+static const weft_i_os *harness_table_before;
+
+static void harness_hear_the_end(int signal)
+{
+    (void)signal;
+    harness_time_is_up = 1;
+}
+
+static int64_t harness_clock(void)
+{
+    return harness_table_before->clock_ns() + (harness_time_is_up ? harness_limit_ns : 0);
+}
+
+/* Wakes now and then, to hear of it. */
+static int harness_poll(struct pollfd *fds, nfds_t count, int ms)
+{
+    static bool told;
+    int result = harness_table_before->poll(fds, count, ms < 0 || ms > 500 ? 500 : ms);
+    if (harness_time_is_up && !told) {
+        fprintf(stderr, "told to end; by the clock, all has begun %lld s later than is said here\n",
+                (long long)(harness_limit_ns / 1000000000));
+        told = true;
+    }
+    return result;
+}
+
+/* The ranks' clock is not the launcher's. */
+static void harness_give_table_back(void)
+{
+    signal(SIGTERM, SIG_DFL);
+    weft_i_os_now = harness_table_before;
+}
+
+static int harness_launch(const weft_launch_opts *opts)
+{
+    harness_table_before = weft_i_os_now;
+    harness_table = *weft_i_os_now;
+    harness_table.clock_ns = harness_clock;
+    harness_table.poll = harness_poll;
+    harness_limit_ns = opts->timeout_ms * 1000000;
+    weft_i_os_now = &harness_table;
+    signal(SIGTERM, harness_hear_the_end);
+    int result = weft_launch(opts);
+    harness_give_table_back();
+    return result;
+}
+
+/* ---- what is left behind ---- */
+
 /* A helper thread may still be dropping what a test has abandoned: it gets some time. */
 static int harness_leaves_nothing(harness_rank *rank, const unsigned char *before)
 {
@@ -122,10 +186,71 @@ static int harness_leaves_nothing(harness_rank *rank, const unsigned char *befor
     return 0;
 }
 
+/* ---- several hosts ---- */
+
+/* A port that was free a moment ago; -1. */
+static int harness_free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = -1;
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) &&
+        !getsockname(fd, (struct sockaddr *)&at, &length))
+        port = ntohs(at.sin_port);
+    if (fd >= 0)
+        close(fd);
+    return port;
+}
+
+/* "2+1": how the ranks of the test are spread; without that, over two hosts.  False: they are not as many. */
+static int harness_spread(const char *sizes, int ranks)
+{
+    int sum = 0;
+    harness_hosts = 0;
+    if (!*sizes)
+        harness_host_sizes[0] = (ranks + 1) / 2, harness_host_sizes[1] = ranks / 2,
+        harness_hosts = 2, sum = ranks;
+    for (const char *c = sizes; *c && harness_hosts < HARNESS_HOSTS_MAX; c += strcspn(c, "+")) {
+        c += *c == '+';
+        sum += harness_host_sizes[harness_hosts++] = atoi(c);
+    }
+    return sum == ranks && harness_host_sizes[harness_hosts - 1] > 0;
+}
+
+static void harness_set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+/* What a launcher of several hosts would say to this rank. */
+static void harness_pretend(int rank)
+{
+    int host = 0, first = 0;
+    char name[16];
+    while (rank >= first + harness_host_sizes[host])
+        first += harness_host_sizes[host++];
+    snprintf(name, sizeof name, "host%d", host);
+    unsetenv("WEFT_JOB_FD");
+    setenv("WEFT_HOST_ID", name, 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("WEFT_TOKEN", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", 1);
+    harness_set_number("MASTER_PORT", harness_port);
+    harness_set_number("RANK", rank);
+    harness_set_number("WORLD_SIZE", harness_current->ranks);
+    harness_set_number("LOCAL_RANK", rank - first);
+    harness_set_number("LOCAL_WORLD_SIZE", harness_host_sizes[host]);
+    harness_set_number("GROUP_RANK", host);
+}
+
 static int harness_process_rank(int rank, void *unused)
 {
     (void)unused;
     unsigned char before[1024];
+    if (harness_hosts)
+        harness_pretend(rank);
+    harness_give_table_back();
     harness_descriptors(before, NULL);
     int failed = harness_run_rank(rank);
     return failed || !harness_leaves_nothing(&harness_ranks[rank], before);
@@ -163,6 +288,7 @@ static int harness_all_threads(int rank, void *unused)
     (void)rank;
     (void)unused;
     unsigned char before[1024];
+    harness_give_table_back();
     signal(SIGTERM, harness_tell_records);
     harness_descriptors(before, NULL);
     int result = weft_spawn(harness_current->ranks, harness_thread_rank, NULL);
@@ -190,6 +316,10 @@ static int harness_find_failure(const weft_launch_end *end, int result, char *re
     }
     if (result < 0)
         snprintf(reason, bytes, "could not be launched: %s", weft_last_error());
+    else if (end->timed_out && harness_time_is_up)
+        snprintf(reason, bytes,
+                 "was told to end%s%s; standard error tells what the ranks were doing",
+                 worst ? ", after: " : "", worst ? worst->reason : "");
     else if (end->timed_out && !worst)
         snprintf(
             reason, bytes,
@@ -223,18 +353,33 @@ static int harness_judge(const weft_launch_end *end, int result, char *reason, s
     return HARNESS_PASS;
 }
 
-/* After a test: no child, no orphan (we are made their parent), no descriptor more than before. */
+/* Children, and orphans, whose parent we are made.  Who killed a rank is at its end by then, but on a
+ * busy machine it may not have come to it yet: it has a second. */
+static int harness_leaves_processes(void)
+{
+    enum { PATIENCE_MS = 1000 };
+    for (int ms = 0; ms <= PATIENCE_MS; ms++) {
+        pid_t child;
+        while ((child = waitpid(-1, NULL, WNOHANG)) > 0)
+            ;
+        if (child < 0)
+            return 0;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return 1;
+}
+
+/* After a test: no process and no descriptor more than before. */
 static int harness_check_leftovers(const unsigned char *before, int outcome, char *reason,
                                    size_t bytes)
 {
     unsigned char after[1024];
-    int status, orphans = 0, surplus = harness_descriptors(after, before);
-    for (pid_t child; (child = waitpid(-1, &status, WNOHANG)) >= 0; orphans++)
-        if (child == 0) {
-            size_t at = outcome == HARNESS_FAIL ? strlen(reason) : 0; /* what came before stays */
-            snprintf(reason + at, bytes - at, "%sprocesses were left running", at ? "; " : "");
-            return HARNESS_FAIL;
-        }
+    int surplus = harness_descriptors(after, before);
+    if (harness_leaves_processes()) {
+        size_t at = outcome == HARNESS_FAIL ? strlen(reason) : 0; /* what came before stays */
+        snprintf(reason + at, bytes - at, "%sprocesses were left running", at ? "; " : "");
+        return HARNESS_FAIL;
+    }
     if (outcome == HARNESS_FAIL || surplus < 0)
         return outcome;
     harness_leaked_descriptor(reason, bytes, surplus);
@@ -258,11 +403,52 @@ static int harness_run_backend(const char *backend, int processes,
     for (int i = 0; i < harness_current->ranks; i++)
         harness_ranks[i].outcome = HARNESS_NOTHING;
     harness_descriptors(before, NULL);
-    int result = weft_launch(&opts);
+    int result = harness_launch(&opts);
     int outcome = harness_judge(&end, result, reason, sizeof reason);
     outcome = harness_check_leftovers(before, outcome, reason, sizeof reason);
     const char *label = harness_current->label ? harness_current->label(backend) : backend;
-    return harness_report(harness_current->name, label, harness_current->ranks, outcome, reason);
+    int failed =
+        harness_report(harness_current->name, label, harness_current->ranks, outcome, reason);
+    if (harness_time_is_up) /* no other test begins */
+        exit(1);
+    return failed;
+}
+
+/* Can messages go between hosts here?  A child loads UCX and says so. */
+static int harness_has_ucx(char *reason, size_t bytes)
+{
+    static int usable = -1;
+    static char why[192];
+    if (usable < 0) {
+        char *told = (char *)harness_ranks; /* shared, and not in use yet */
+        pid_t child = fork();
+        if (!child)
+            _exit(weft_i_ucx_transport.probe(told, sizeof why) > 0 ? 0 : 1);
+        int status = 1;
+        waitpid(child, &status, 0);
+        usable = status == 0;
+        snprintf(why, sizeof why, "%s", told);
+    }
+    snprintf(reason, bytes, "%s", why);
+    return usable;
+}
+
+static int harness_run_hosts(const harness_test *test)
+{
+    const char *sizes = getenv("WEFT_TEST_HOSTS"), *own = test->hosts ? test->hosts : "";
+    char reason[200];
+    if (!sizes || *own)
+        sizes = own;
+    if (test->ranks < 2)
+        return 0;
+    if (!harness_has_ucx(reason, sizeof reason))
+        return harness_report(test->name, "ucx", test->ranks, HARNESS_SKIP, reason);
+    if (!harness_spread(sizes, test->ranks))
+        harness_spread("", test->ranks);
+    harness_port = harness_free_port();
+    int failed = harness_run_backend("ucx", test->ranks, harness_process_rank);
+    harness_hosts = 0;
+    return failed;
 }
 
 static int harness_wants_backend(const char *name)
@@ -284,6 +470,12 @@ int harness_run_ranks(const harness_test *test)
             return harness_report(test->name, "-", test->ranks, HARNESS_FAIL,
                                   "no memory for its ranks, or too many");
     }
+    bool asked =
+        harness_backend && !strcmp(harness_backend, "ucx"); /* any test, to see how far it gets */
+    if ((test->hosts || asked) && harness_wants_backend("ucx"))
+        failures += harness_run_hosts(test);
+    if (test->only_hosts)
+        return failures;
     if (harness_wants_backend("shm"))
         failures += harness_run_backend("shm", test->ranks, harness_process_rank);
     if (harness_wants_backend("threads"))

@@ -9,8 +9,16 @@
  * CHECK fails only the rank it is in and leaves its body; the others see that rank leave.  A rank
  * that is meant to die says harness_rank_dies() first.  The test fails if a rank crashes, if
  * processes, descriptors or (AddressSanitizer) memory are left behind, or if it takes longer than
- * HARNESS_TIMEOUT seconds (60): then every rank's last operation is printed and all are killed.
- * `--backend shm|threads` or WEFT_TEST_BACKENDS (words) selects backends.  A program whose tests
+ * HARNESS_TIMEOUT seconds (60), or the harness gets SIGTERM, as from tests/run at the program's
+ * limit: then every rank's last operation is printed and all are killed.
+ * A third backend is "ucx": ranks as processes that take themselves for ranks of several hosts, which
+ * meet through a store and send each other messages over the loopback interface.  It runs the tests of
+ * programs that are built with the word HOSTS (cmake/WeftTest.cmake), on two hosts or on those of
+ * WEFT_TEST_HOSTS ("2+1+1"), and those of HOSTS_TEST, on theirs, and nowhere else:
+ *
+ *     HOSTS_TEST(test_ring, 4, "3+1") { CHECK(rank < size); }
+ *
+ * `--backend shm|threads|ucx` or WEFT_TEST_BACKENDS (words) selects backends.  A program whose tests
  * are about another kind of memory defines HARNESS_LABEL before it includes this: a function that
  * gives the name that its results bear.
  */
@@ -19,7 +27,7 @@
 
 #include "harness.h"
 
-#include "fabric/spawn.h"
+#include "fabric/world/spawn.h"
 #include <weft/launch.h>
 #include <weft/scope.h>
 #include <weft/spawn.h>
@@ -35,6 +43,9 @@
 
 #ifndef HARNESS_LABEL
 #define HARNESS_LABEL NULL
+#endif
+#ifndef HARNESS_HOSTS /* by the word HOSTS */
+#define HARNESS_HOSTS NULL
 #endif
 
 enum { HARNESS_RANKS_MAX = 64, HARNESS_NOTHING = 3 /* said nothing: it crashed, or still runs */ };
@@ -54,13 +65,22 @@ extern const harness_test *harness_current;
 extern _Thread_local int harness_this_rank;
 extern int harness_in_threads; /* 1: ranks share a process, so that none can die alone */
 
+/* The hosts of the test that runs, and how many ranks are on each; 0: one, in truth. */
+enum { HARNESS_HOSTS_MAX = 8 };
+extern int harness_hosts, harness_host_sizes[HARNESS_HOSTS_MAX];
+
 /* Leak check at the end of a rank; only there with AddressSanitizer. */
 __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
 
 #define RANKS_TEST(name_, ranks_)                                                           \
     static void name_(int rank, int size);                                                  \
     HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .label = HARNESS_LABEL, \
-                     .run = harness_run_ranks)                                              \
+                     .hosts = HARNESS_HOSTS, .run = harness_run_ranks)                      \
+    static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
+#define HOSTS_TEST(name_, ranks_, sizes_)                                              \
+    static void name_(int rank, int size);                                             \
+    HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .hosts = (sizes_), \
+                     .only_hosts = 1, .run = harness_run_ranks)                        \
     static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
 
 int harness_run_ranks(const harness_test *test);

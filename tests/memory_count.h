@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_MEMORY_COUNT_H
 #define WEFT_TESTS_MEMORY_COUNT_H
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #include <malloc.h>
 #include <sys/mman.h>

@@ -8,20 +8,21 @@
 
 #include "harness.h"
 
-#include "tensor/op.h"
-#include "tensor/ops.h"
+#include "tensor/op/op.h"
+#include "tensor/op/ops.h"
 #include "weft/op.h"
 #include "weft/view.h"
 
-enum { SAMPLE_TENSORS = 4 };
+enum { SAMPLE_TENSORS = 7 };
 
 /* Letters of the inputs: what make_input builds. */
 typedef struct sample {
     const char *op;
     const char *inputs; /* f [2,3] f32; h its bf16; t transposed [2,3]; i [2,3] i64 of 0 1; j its
-                           first column; e f as f8e4m3; E m as f8e4m3; b [2,3] bool; w [3]; m [3,4]; c [2,3,4]; d [2,4,3]; z 0-d
-                           f32; I i32 [3]; L list of f and t */
-    weft_i_arg rest[7];
+                           first column; l its f64; e f as f8e4m3; E m as f8e4m3; b [2,3] bool; w [3]; m [3,4]; c [2,3,4]; d [2,4,3]; z 0-d
+                           f32; I i32 [3]; L list of f and t;
+                           x [3,32] f32, its codes of 8 bits k and of 4 bits K, their scales s */
+    weft_i_arg rest[8];
 } sample;
 
 static const int64_t sizes_6[] = {6}, sizes_23[] = {2, 3}, sizes_32[] = {3, 2},
@@ -75,10 +76,15 @@ static const sample samples[] = {
     {"tanh", "t", {{0}}},
     {"erf", "h", {{0}}},
     {"sqrt", "f", {{0}}},
+    {"rsqrt", "f", {{0}}},
+    {"sigmoid", "t", {{0}}},
+    {"silu", "h", {{0}}},
+    {"silu", "f", {{0}}},
     {"gelu", "h", {{0}}},
     {"gelu_tanh", "f", {{0}}},
     {"gelu_grad", "ft", {{0}}},
     {"gelu_tanh_grad", "hf", {{0}}},
+    {"silu_grad", "ft", {{0}}},
     {"add", "tw", {{0}}},
     {"add", "h", {N(1)}},
     {"add", "i", {N(0.5)}},
@@ -130,7 +136,18 @@ static const sample samples[] = {
     {"mm", "fm", {{0}}},
     {"bmm", "cd", {{0}}},
     {"linear", "ft", {{0}}},
+    {"quantize", "x", {I(8), I(32)}},
+    {"quantize", "x", {I(4), I(32)}},
+    {"dequantize", "ks", {I(WEFT_F32)}},
+    {"dequantize", "Ks", {I(WEFT_BF16)}},
+    {"quantized_linear", "xks", {{0}}},
+    {"quantized_linear", "xKs", {{0}}},
     {"scaled_mm", "eEzz", {{0}, {0}, I(WEFT_BF16)}},
+    {"attention", "ccc", {{0}, N(0), {0}, I(1), N(0.5), N(0)}},
+    {"attention_grad",
+     "clclccc", /* lse_grad, f64, is the second */
+     {{0}, N(0), {0}, I(1), N(0.5), N(0), I(0)}},
+    {"linear_cross_entropy", "mmI", {I(-100), N(0.1), N(0.01), I(0), I(0)}},
     {"softmax", "t", {I(0)}},
     {"log_softmax", "h", {I(-1)}},
     {"softmax_grad", "ft", {I(0)}},
@@ -140,10 +157,16 @@ static const sample samples[] = {
     {"embedding", "mI", {{0}}},
     {"layer_norm_grad", "ftw", {N(1e-5), I(1)}}, /* dims: inserted by call_sample */
     {"embedding_grad", "mI", {I(5)}},
-    {"gather", "fi", {I(1)}},
-    {"gather", "fj", {{0}}}, /* dim: inserted by call_sample */
+    {"take_along", "fi", {I(1)}},
+    {"take_along", "fj", {{0}}}, /* dim: inserted by call_sample */
     {"scatter_add", "tit", {I(0)}},
     {"scatter_add", "tjt", {{0}}},
+    {"sort", "t", {I(1), I(1)}},
+    {"topk", "t", {I(0), I(1), I(0)}},
+    {"topk", "c", {I(-1), I(2), I(1)}},
+    {"cumsum", "t", {I(1), I(0)}},
+    {"cumsum", "i", {I(0), I(1)}},
+    {"index_copy_", "fIt", {{0}}}, /* dim: inserted by call_sample */
     {"view_scatter", "tw", {IS(sizes_3, 1), IS(step_2, 1), I(1)}},
 };
 enum { SAMPLES = sizeof samples / sizeof *samples };
@@ -165,6 +188,8 @@ static weft_tensor *make_input(char letter)
         return weft_narrow(weft_to_dtype(weft_gt_scalar(f, 2), WEFT_I64), 1, 0, 1);
     case 'b':
         return weft_gt_scalar(f, 2);
+    case 'l':
+        return weft_to_dtype(f, WEFT_F64);
     case 'e':
         return weft_to_dtype(f, WEFT_F8E4M3);
     case 'E':
@@ -173,6 +198,14 @@ static weft_tensor *make_input(char letter)
         return weft_arange(WEFT_F32, WEFT_CPU, 1, 4, 1);
     case 'I':
         return weft_arange(WEFT_I32, WEFT_CPU, 0, 3, 1);
+    case 'x':
+        return weft_view(weft_arange(WEFT_F32, WEFT_CPU, -40, 56, 1), WEFT_SHAPE(3, 32));
+    case 'k':
+        return weft_to_dtype(make_input('x'), WEFT_I8);
+    case 'K':
+        return weft_to_dtype(weft_add_scalar(weft_narrow(make_input('x'), 1, 0, 16), 50), WEFT_U8);
+    case 's':
+        return weft_view(weft_arange(WEFT_F32, WEFT_CPU, 1, 4, 1), WEFT_SHAPE(3, 1));
     case 'm':
         return weft_view(weft_arange(WEFT_F32, WEFT_CPU, 0, 12, 1), WEFT_SHAPE(3, 4));
     case 'c':

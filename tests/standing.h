@@ -6,8 +6,9 @@
 #ifndef WEFT_TESTS_STANDING_H
 #define WEFT_TESTS_STANDING_H
 
-#include "base/os.h"
-#include "fabric/group.h"
+#include "base/os/os.h"
+#include "base/report/os_look.h"
+#include "fabric/group/group.h"
 
 #include <string.h>
 #include <time.h>

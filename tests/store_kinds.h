@@ -6,7 +6,7 @@
 
 #include "harness.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "weft/scope.h"
 #include "weft/store.h"
 

@@ -3,8 +3,8 @@
 #ifndef WEFT_TESTS_WAY_OF_H
 #define WEFT_TESTS_WAY_OF_H
 
-#include "base/record.h"
-#include "fabric/group.h"
+#include "base/report/record.h"
+#include "fabric/group/group.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 
 #include "harness_ranks.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #include <stdint.h>
 #include <sys/mman.h>

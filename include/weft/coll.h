@@ -2,7 +2,8 @@
 /*
  * Collectives.  All ranks of a group call the same collective with the same shapes.  The operands
  * are contiguous tensors of any dtype, number of elements (zero included) and alignment.
- * Symmetric memory (weft/symm.h) that has met in the group is used in place, without a copy.
+ * Symmetric memory (weft/symm.h) that has met in the group is used in place, without a copy, from
+ * the size on where that is faster (512 B to 64 KiB, by kind and ranks; `weft info --algo`).
  *
  * All ranks get the same bits.  Reductions fold the inputs in the order of the ranks.  Floats of 8
  * and 16 bits accumulate in float32 and are rounded once.
@@ -14,10 +15,9 @@
  *
  * Each rank shows the others what it calls: the number of calls before this one, the kind, the
  * shape and the dtype.  If the ranks call different things, all of them get WEFT_ERR_MISMATCH.
- * A rank that waits for nobody, as the root of a small broadcast or scatter, gets it at a later call:
- * the next collective that waits, or the 16th at the latest.  Of a death it hears at one of its next
- * 2 (n - 1) such calls in a group of n, or at the 16th.  weft_group_barrier and weft_finish compare no
- * calls of before.
+ * A rank that does not wait, such as the root of a small broadcast, learns of the mismatch later: at
+ * its next collective that waits, at the next weft_group_barrier, or after 16 calls.  It learns of a
+ * death within 2 (n - 1) such calls in a group of n ranks, or after 16.  weft_finish compares no calls.
  *
  * The first operation of a group sets up the memory that later ones use.  It waits until every rank
  * has begun its first operation in the group.  This also holds for a posted operation, and for a
@@ -61,8 +61,8 @@ WEFT_API weft_status weft_all_reduce_into(weft_tensor *out, weft_tensor *in, wef
 WEFT_API weft_status weft_reduce_into(weft_tensor *out, weft_tensor *in, weft_reduction op,
                                       int root, weft_group *group);
 
-/* Copies `x` of `root` to `x` of all other ranks. */
-WEFT_API weft_status weft_broadcast_into(weft_tensor *x, int root, weft_group *group);
+/* Copies `x` of `root` to `x` of all other ranks: to where it is, so it takes one tensor. */
+WEFT_API weft_status weft_broadcast_in_place(weft_tensor *x, int root, weft_group *group);
 
 /* Puts the inputs of all ranks one after the other into `out`, which has the count of `in` times
  * the number of ranks.  weft_gather_into does so on `root` only. */

@@ -43,7 +43,7 @@ typedef struct weft_dlpack_versioned {
 
 /*
  * Returns a description of `x` that keeps its storage alive until its deleter is called, from any
- * thread.  Memory of a GPU is ready in the order of the thread's current stream (weft/stream.h);
+ * thread.  Until then the storage cannot be resized (WEFT_ERR_STATE).  Memory of a GPU is ready in the order of the thread's current stream (weft/stream.h);
  * the consumer works on that stream or waits for it.  NULL on failure: for meta tensors, for
  * storages too small for the view, and, in the first form, for read-only tensors, which it cannot
  * express.

@@ -60,6 +60,14 @@ WEFT_API weft_status weft_graph_run(weft_graph *graph, weft_tensor *const *in, i
 WEFT_API int weft_graph_text(const weft_graph *graph, char *out, size_t bytes);
 WEFT_API weft_graph *weft_graph_parse(const char *text);
 
+/* When the function is called again, on stand-ins, to see whether it still calls what was captured, with the same
+ * numbers: a plain C value that it depends on may have changed without being watched. */
+typedef enum weft_check {
+    WEFT_CHECK_SOMETIMES, /* at the second call, then after 1, 2, 4 ... 512 runs */
+    WEFT_CHECK_ALWAYS,    /* at every call; costs a capture, about a microsecond an operation */
+    WEFT_CHECK_NEVER      /* plain values are constants, or watched */
+} weft_check;
+
 /* How to compile.  Start from WEFT_COMPILE_OPTS. */
 typedef struct weft_compile_opts {
     size_t size;      /* of this struct */
@@ -81,12 +89,13 @@ typedef struct weft_compile_opts {
      * on, where that can be; weft_compiled_explain says where not.  Results then lie in memory that
      * is used again once they are released. */
     bool device_graph;
+    weft_check check;
 } weft_compile_opts;
 
 /* weft_compile_opts opts = WEFT_COMPILE_OPTS; */
-#define WEFT_COMPILE_OPTS                                           \
-    {                                                               \
-        sizeof(weft_compile_opts), 0, 0, false, false, false, false \
+#define WEFT_COMPILE_OPTS                                                                 \
+    {                                                                                     \
+        sizeof(weft_compile_opts), 0, 0, false, false, false, false, WEFT_CHECK_SOMETIMES \
     }
 
 /*
@@ -134,9 +143,14 @@ typedef struct weft_compiler_info {
 } weft_compiler_info;
 WEFT_API weft_status weft_compiler_describe(weft_compiler_info *out);
 
-/* Writes everything that is known about the function as text for people, as weft_graph_text
- * does. */
+/*
+ * Writes what became of the function as text for people, as weft_graph_text does: where its time goes, by
+ * operation and by node, how much of it is in compiled groups and why the rest is not.  At most 150
+ * lines: of a large function without its graphs, which weft_compiled_details has, with the plans of memory and
+ * the generated code.  Nodes have the numbers of the graph that is printed.
+ */
 WEFT_API int weft_compiled_explain(const weft_compiled *compiled, char *out, size_t bytes);
+WEFT_API int weft_compiled_details(const weft_compiled *compiled, char *out, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -216,8 +216,10 @@ WEFT_API weft_status weft_group_event_fd(weft_group *group, int *out_fd);
 
 /*
  * Makes a group of the living members, in their order.  They call it together, also after a death
- * and after a revoke, and agree on who lives.  Members that died or left the job are left out.
- * Members that live are waited for; WEFT_ERR_TIMEOUT names those that did not come.
+ * and after a revoke, and agree on who lives.  Members that died or left the job are left out, and
+ * no others.  Members that live, stopped ones too, are waited for; WEFT_ERR_TIMEOUT names those that
+ * did not come.  Who gives up then and leaves the job makes it WEFT_ERR_PEER_LEFT for those whose
+ * limit passes a moment later.  In both cases it may be called again.
  */
 WEFT_API weft_group *weft_group_shrink(weft_group *group);
 

@@ -10,6 +10,7 @@
 
 #include "weft/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -28,6 +29,17 @@ WEFT_API weft_status weft_limit_open(int64_t timeout_ms);
 
 /* Closes the innermost limit.  WEFT_ERR_STATE if this thread has none open. */
 WEFT_API weft_status weft_limit_close(void);
+
+/* Says whether the thread should stop waiting. */
+typedef bool (*weft_interrupt)(void *argument);
+
+/*
+ * Sets a function that can cut the waits of this thread short, for programs in which a signal or a
+ * user ends what a thread is doing.  While a call of the thread waits for another rank, `asked` is
+ * called every 50 ms or so.  Once it returns true, the call ends as if its limit had passed, with
+ * WEFT_ERR_TIMEOUT.  It must not call weft.  If `asked` is NULL, nothing is called any more.  Local.
+ */
+WEFT_API void weft_limit_interrupt(weft_interrupt asked, void *argument);
 
 /* Returns the innermost limit of this thread, or WEFT_DEFAULT if none is open. */
 WEFT_API int64_t weft_limit_now(void);

@@ -48,7 +48,8 @@ typedef weft_tensor *(*weft_forward)(weft_module *self, weft_tensor *x, void *us
 typedef weft_status (*weft_forward_list)(weft_module *self, weft_tensor *const *in, int ins,
                                          weft_tensor **out, int outs, void *user);
 
-/* A module with one input and one result, or with as many of each as its callers pass. */
+/* A module with one input and one result, or with as many of each as its callers pass.  If
+ * `forward` is NULL, it is a container: it has names, and calling it is WEFT_ERR_STATE. */
 WEFT_API weft_module *weft_module_new(weft_forward forward, void *user);
 WEFT_API weft_module *weft_module_new_list(weft_forward_list forward, void *user);
 /* Makes `release(user)` run when the module is freed. */
@@ -72,7 +73,8 @@ WEFT_API weft_status weft_module_add(weft_module *module, const char *name, weft
  */
 WEFT_API weft_status weft_module_bind(weft_module *module, const char *name, weft_tensor *tensor);
 
-/* ---- asking: borrowed; NULL and WEFT_ERR_NOT_FOUND, with the names there are, if there is none */
+/* ---- asking: borrowed; NULL and WEFT_ERR_NOT_FOUND, with the names beside it and what was probably
+ * meant, if there is none */
 
 WEFT_API weft_tensor *weft_module_param(const weft_module *module, const char *name);
 WEFT_API weft_tensor *weft_module_buffer(const weft_module *module, const char *name);
@@ -104,8 +106,9 @@ WEFT_API int weft_module_params(const weft_module *module, weft_named *out, int 
 WEFT_API int weft_module_state(const weft_module *module, weft_named *out, int room);
 /*
  * Copies a state into the module's own tensors, converting dtypes.  The names and shapes must be
- * the same on both sides.  If not, WEFT_ERR_INVALID_ARG says what is missing, and nothing is
- * copied.
+ * the same on both sides, and each name is given once.  All tensors are looked at before the first
+ * copy: if one is missing, does not fit, or has no memory (freed, on meta, of an operation that
+ * failed), the error names it, and nothing is copied.
  */
 WEFT_API weft_status weft_module_load(weft_module *module, const weft_named *in, int count);
 /*

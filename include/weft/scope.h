@@ -31,6 +31,10 @@ WEFT_API void *weft_keep(void *object);
 /*
  * Drops one reference to `object` and frees it if that was the last one.  If a scope of this thread
  * owns the object, it leaves that scope.  Local; never blocks.  NULL is allowed.
+ *
+ * A handle must not be used after that.  Calls refuse a tensor that was released (WEFT_ERR_STATE)
+ * while the thread makes and releases at least 24 others of its size; then its memory may become
+ * another object.
  */
 WEFT_API void weft_release(void *object);
 

@@ -87,11 +87,16 @@ WEFT_API weft_scope_of_error weft_status_scope(weft_status status);
  * Returns the calling thread's last error: what happened, on which rank, in which operation, and
  * the likely cause.  Never NULL; empty if nothing has failed yet.  The text stays valid until the
  * thread's next error.
+ *
+ * As with errno, success changes nothing: an error stays until the next one, or until
+ * weft_clear_error.  So the status tells whether any call of a chain has failed since the thread
+ * last cleared it.  Whoever deals with an error and goes on clears it; weft_init does too.
  */
 WEFT_API const char *weft_last_error(void);
 WEFT_API weft_status weft_last_status(void);
 
-/* Clears the calling thread's first and last error. */
+/* Clears the calling thread's first and last error, as if no call had failed: weft_last_status() is
+ * WEFT_OK, and weft_finish does not report them. */
 WEFT_API void weft_clear_error(void);
 
 #ifdef __cplusplus

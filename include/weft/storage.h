@@ -37,7 +37,8 @@ WEFT_API void *weft_storage_data(const weft_storage *storage);
  * Resizes the storage to `bytes` bytes.  It keeps the first min(old, new) bytes and frees the old
  * memory at once.  0 frees the memory; growing from 0 leaves the content undefined.  Tensors keep
  * their shapes and version counters; using one that no longer fits is an error.  WEFT_ERR_STATE for
- * memory that the storage does not own (symmetric, imported or wrapped).
+ * memory that the storage does not own (symmetric, imported or wrapped), or that a DLPack export
+ * still points to.
  */
 WEFT_API weft_status weft_storage_resize(weft_storage *storage, size_t bytes);
 

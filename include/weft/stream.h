@@ -40,12 +40,12 @@ WEFT_API weft_stream *weft_stream_wrap(weft_device device, void *native);
 WEFT_API void *weft_stream_native(const weft_stream *stream);
 WEFT_API weft_device weft_stream_device(const weft_stream *stream);
 
-/* Returns the calling thread's current stream of the device, borrowed.  Each thread starts with its
- * own. */
+/* Returns the calling thread's current stream of the device, borrowed.  Each thread starts with a
+ * stream of its own, which lives as long as the thread: weft_stream_use may come back to it. */
 WEFT_API weft_stream *weft_stream_current(weft_device device);
 
 /* Makes `stream` the calling thread's current stream of its device, until the next such call or the
- * end of the thread. */
+ * end of the thread.  The thread holds it so long. */
 WEFT_API weft_status weft_stream_use(weft_stream *stream);
 
 /* Waits for all work on the stream.  WEFT_ERR_TIMEOUT after `timeout_ms`. */

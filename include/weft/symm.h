@@ -80,13 +80,15 @@ typedef struct weft_symm_info {
 WEFT_API weft_status weft_symm_describe(const weft_symm *mem, weft_symm_info *out);
 
 /* Returns the address of a rank's block, or of its signal pad, in this process.  NULL if the rank
- * is not in the group. */
+ * is not in the group, or on another host (WEFT_ERR_UNSUPPORTED): weft_symm_put, weft_symm_get and
+ * signals reach that.  The same holds for the tensors below. */
 WEFT_API void *weft_symm_buffer_ptr(const weft_symm *mem, int rank);
 WEFT_API void *weft_symm_signal_pad_ptr(const weft_symm *mem, int rank);
 
 /* ---- tensors over the memory of a rank; they keep it mapped ---- */
 
-/* A contiguous tensor `offset` elements from the start of the block. */
+/* A contiguous tensor `offset` elements from the start of the block.  If `rank` is the caller's, it
+ * is symmetric memory, as what weft_symm_empty made. */
 WEFT_API weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype,
                                        int64_t offset);
 
@@ -157,7 +159,8 @@ WEFT_API weft_status weft_symm_stream_write_value32(weft_tensor *tensor, int64_t
 WEFT_API void weft_symm_allow_overlap(bool allow);
 WEFT_API bool weft_symm_allows_overlap(void);
 
-/* Whether the device has hardware multicast.  False on the CPU, never an error. */
+/* Whether the device has hardware multicast, which is untested on hardware: see symm_coll.h.  False on
+ * the CPU, never an error. */
 WEFT_API bool weft_symm_has_multicast(weft_device device);
 
 /* Returns the backend for symmetric memory on a device: "shm", "threads", "cuda" or "nvshmem".
@@ -205,6 +208,33 @@ typedef struct weft_symm_pool weft_symm_pool;
  * share one signal pad, so use a different channel for each.
  */
 WEFT_API weft_symm_pool *weft_symm_pool_new(weft_device device, size_t bytes);
+
+/*
+ * From now on what operations of this thread make on the pool's device lies in the pool: results,
+ * gradients, copies.  NULL: nothing does.  A tensor that is made again after its release comes back to
+ * its address, so that a training step has the same ones each time.  A pool of 0 bytes grows by blocks.
+ * What does not fit a pool that does not grow, and what is captured into a weft_replay, lies in plain
+ * memory, and the log says so once.
+ */
+WEFT_API weft_status weft_symm_pool_use(weft_symm_pool *pool);
+
+/*
+ * Rendezvous of all blocks that the pool has now; collective.  From then on plain collectives of its
+ * tensors in this group take the way of symmetric memory.  WEFT_ERR_MISMATCH on all ranks, with a table,
+ * if they have not taken the same tensors in the same order.  A block that comes later is plain memory to
+ * collectives until the next call.
+ */
+WEFT_API weft_status weft_symm_pool_meet(weft_symm_pool *pool, weft_group *group);
+
+typedef struct weft_symm_pool_info {
+    weft_device device;
+    size_t blocks, bytes; /* of them all */
+    size_t used, most;    /* now, and the most there ever were */
+    size_t gaps, largest_gap;
+    uint64_t takes; /* tensors ever cut */
+} weft_symm_pool_info;
+
+WEFT_API weft_status weft_symm_pool_describe(weft_symm_pool *pool, weft_symm_pool_info *out);
 
 /* Cuts a zeroed tensor from the pool.  WEFT_ERR_NO_SPACE if no gap is large enough.  The tensor
  * keeps the pool's block alive. */

@@ -13,8 +13,8 @@
  * order.  Floats of 8 and 16 bits accumulate in float32 and are rounded once, so all ranks get the
  * same bits.
  *
- * On CUDA devices the one_shot, two_shot, reduce_scatter and low_contention forms run on the current
- * stream.  The others are WEFT_ERR_UNSUPPORTED there.
+ * On CUDA devices all of them run on the current stream.  The multimem forms need multicast memory
+ * there, and are WEFT_ERR_UNSUPPORTED with the reason where the memory has none.
  */
 #ifndef WEFT_SYMM_COLL_H
 #define WEFT_SYMM_COLL_H
@@ -64,11 +64,32 @@ WEFT_API weft_status weft_symm_reduce_scatter_out(weft_tensor *out, weft_tensor 
                                                   bool split_last_dim, weft_reduction op,
                                                   weft_group *group);
 
+/* ---- blocks of one dimension ---- */
+
+/*
+ * Dimension `dim` of the contiguous `x` is cut into `blocks` blocks; block i ends before ends[i].  Each
+ * is reduced to the rank owners[i], or, if `owners` is NULL, to rank i modulo the size of the group.
+ * `out` has a contiguous result for each block of this rank, in their order.  `x` stays as it is.  All
+ * ranks give the same blocks and owners.
+ */
+WEFT_API weft_status weft_symm_reduce_scatter_offset(weft_tensor *const *out, int outs,
+                                                     weft_tensor *x, int dim, const int64_t *ends,
+                                                     const int *owners, int blocks,
+                                                     weft_reduction op, weft_group *group);
+
+/*
+ * Block j of dimension `scatter_dim` of `x` goes to rank j; block j of dimension `gather_dim` of `out`
+ * is rank j's.  Both are contiguous, of up to 7 dimensions, and may be ordinary memory.
+ */
+WEFT_API weft_status weft_symm_all_to_all_nd(weft_tensor *out, weft_tensor *x, int scatter_dim,
+                                             int gather_dim, weft_group *group);
+
 /* ---- multicast ---- */
 
 /*
  * On a device, the switch does these.  It adds f32, bf16 and f16 in its own order: in place, all
- * ranks get the same bits; in one shot, the last bit may differ.  WEFT_ERR_UNSUPPORTED on all ranks
+ * ranks get the same bits; in one shot, the last bit may differ.  Untested on hardware: until it has
+ * run on several GPUs (scripts/gpu-check peers), it is known from a software driver alone.  WEFT_ERR_UNSUPPORTED on all ranks
  * if the memory has no multicast (weft_symm_describe says why), or if the switch cannot do the
  * reduction.  CPUs emulate multicast by reading from and writing to each rank in turn, and support
  * every dtype and reduction.
@@ -156,7 +177,8 @@ WEFT_API weft_status weft_symm_multi_root_tile_reduce(weft_tensor *out_tile,
 /*
  * Copies between a contiguous tensor and the memory of `peer` that corresponds to the handle's
  * tensor, starting at `offset` (in elements of the copied tensor's dtype).  Nothing orders the copy
- * with what the peer does, so put barriers or signals around it.
+ * with what the peer does, so put barriers or signals around it.  A put has returned when the tensor may
+ * be written again; to a peer on another host it may still be on its way.
  */
 WEFT_API weft_status weft_symm_put(weft_symm *mem, int peer, weft_tensor *from, int64_t offset);
 WEFT_API weft_status weft_symm_get(weft_tensor *to, weft_symm *mem, int peer, int64_t offset);
@@ -166,8 +188,13 @@ WEFT_API weft_status weft_symm_get(weft_tensor *to, weft_symm *mem, int peer, in
  * been written. */
 WEFT_API weft_status weft_symm_put_with_signal(weft_symm *mem, int peer, weft_tensor *from,
                                                int64_t offset, int channel, int64_t timeout_ms);
-WEFT_API weft_status weft_symm_wait_for_signal(weft_symm *mem, int peer, int channel,
-                                               int64_t timeout_ms);
+
+/* weft_symm_wait_signal, by the name that PyTorch gives the other end of put_with_signal. */
+static inline weft_status weft_symm_wait_for_signal(weft_symm *mem, int peer, int channel,
+                                                    int64_t timeout_ms)
+{
+    return weft_symm_wait_signal(mem, peer, channel, timeout_ms);
+}
 
 #ifdef __cplusplus
 }

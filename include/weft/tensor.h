@@ -112,7 +112,7 @@ WEFT_API bool weft_tensor_is_contiguous(const weft_tensor *x);
 WEFT_API weft_storage *weft_tensor_storage(const weft_tensor *x); /* borrowed */
 
 /* Returns the address of the first element.  NULL without an error if the tensor has no elements;
- * NULL with an error if it is on meta or its storage was freed. */
+ * NULL with an error if it is on meta, its storage was freed, or the thread is capturing. */
 WEFT_API void *weft_tensor_data(const weft_tensor *x);
 
 /* Returns element `index`, counted in row-major order.  If there is none, returns NaN (0 for the

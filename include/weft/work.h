@@ -53,6 +53,30 @@ WEFT_API weft_status weft_work_status(const weft_work *work);
  * work.  Any thread may read it. */
 WEFT_API const char *weft_work_error(const weft_work *work);
 
+/* Called when an operation is over, with how it ended. */
+typedef void (*weft_work_done)(void *argument, weft_status status);
+
+/*
+ * Has `done` called once, when the operation is over, however it ends: in the thread that ends it,
+ * or in this call if it is over already.  That thread may be the group's helper thread, or one that
+ * waits for another operation.  So `done` must be short, must not wait, and must not end or release
+ * the group; it may ask weft_work_status and weft_work_error, if the caller keeps the work until
+ * then.  Dropping the work does not take the call back.  Whoever waits for the operation may go on
+ * a moment before the call.
+ *
+ * A work has one such function: a second is WEFT_ERR_STATE.  WEFT_ERR_UNSUPPORTED for an operation
+ * that is under way on a stream of a device, where no thread ends it.
+ */
+WEFT_API weft_status weft_work_on_done(weft_work *work, weft_work_done done, void *argument);
+
+/*
+ * Ends sends and receives of this work with WEFT_ERR_CANCELLED, unless they have met their
+ * counterpart: a receive for which no message has come, a send of which nothing has left.  Returns
+ * WEFT_OK if all of them are over then.  WEFT_ERR_STATE if one goes on, because its bytes are moving;
+ * WEFT_ERR_UNSUPPORTED for a collective, which the other ranks count on.  Local; never blocks.
+ */
+WEFT_API weft_status weft_work_cancel(weft_work *work);
+
 /*
  * Returns the number of the operation in its group, counted from 1, as messages show it.  0 until
  * the operation is done.  Operations on a device that a backend carries are counted apart from those

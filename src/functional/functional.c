@@ -5,10 +5,10 @@
  */
 #include "weft/functional.h"
 
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 #include "functional/functional.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 #include "weft/op.h"
 #include "weft/view.h"
 

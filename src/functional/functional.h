@@ -2,17 +2,21 @@
 /*
  * What the run functions of the functional collectives share.  How their inputs stay safe though
  * the operation runs later: one that is small, or not contiguous, is copied when the operation is
- * posted; any other is claimed (tensor/claim.h), so that a write to it waits.
+ * posted; any other is claimed (tensor/object/claim.h), so that a write to it waits.
  */
 #ifndef WEFT_FUNCTIONAL_FUNCTIONAL_H
 #define WEFT_FUNCTIONAL_FUNCTIONAL_H
 
-#include "coll/request.h"
+#include "coll/lane/request.h"
 #include "functional/ops.h"
 #include "functional/pending.h"
+#include "tune/tune.h"
 
-/* Bytes: to copy them costs less than it may cost a writer to wait. */
-enum { WEFT_I_COPY_UP_TO = 32 << 10 };
+/* Does copying so many bytes cost less than it may cost a writer to wait? */
+static inline bool weft_i_functional_copies(size_t bytes)
+{
+    return bytes <= weft_i_tune_same(WEFT_I_TUNE_COPY, WEFT_I_BARRIER);
+}
 
 /* The group of the call (its last argument); NULL and an error if it is a name only. */
 weft_group *weft_i_functional_group(const weft_i_op_call *call);

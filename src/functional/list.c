@@ -5,9 +5,10 @@
  */
 #include "functional/functional.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "coll/list.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "coll/calls/coll.h"
+#include "coll/lane/list.h"
 
 #include <limits.h>
 
@@ -73,7 +74,7 @@ static bool is_small(const operands *on)
     size_t bytes = 0;
     for (size_t i = 0; i < on->count; i++)
         bytes += weft_i_functional_bytes(on->x[i]);
-    return bytes <= WEFT_I_COPY_UP_TO;
+    return weft_i_functional_copies(bytes);
 }
 
 static weft_status prepare_reduce(operands *on)

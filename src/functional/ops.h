@@ -4,7 +4,7 @@
 #ifndef WEFT_FUNCTIONAL_OPS_H
 #define WEFT_FUNCTIONAL_OPS_H
 
-#include "tensor/op.h"
+#include "tensor/op/op.h"
 
 #define OP(name_, params_, flags_, shape_, run_)                          \
     extern weft_i_op weft_i_op_##name_;                                   \

@@ -2,12 +2,12 @@
 /* Functional collectives under way; see pending.h. */
 #include "functional/pending.h"
 
-#include "base/assert.h"
-#include "base/log.h"
-#include "base/os.h"
-#include "base/status.h"
-#include "coll/carrier.h"
-#include "tensor/loops.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
+#include "base/report/log.h"
+#include "base/report/status.h"
+#include "coll/device/carrier.h"
+#include "tensor/op/loops.h"
 #include "weft/functional.h"
 
 /* ---- the claims ---- */

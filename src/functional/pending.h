@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A functional collective that may still be under way: its work, its claims on the storages it
- * writes and reads (tensor/claim.h), and what is left to do in the thread that ran it.  One such
+ * writes and reads (tensor/object/claim.h), and what is left to do in the thread that ran it.  One such
  * object serves all results of a call.
  *
  * The claims hold it, it holds the work, and the work holds the tensors, but only until it was run:
@@ -10,8 +10,8 @@
 #ifndef WEFT_FUNCTIONAL_PENDING_H
 #define WEFT_FUNCTIONAL_PENDING_H
 
-#include "coll/work.h"
-#include "tensor/claim.h"
+#include "coll/calls/work.h"
+#include "tensor/object/claim.h"
 
 typedef struct weft_i_pending_claim {
     weft_i_claim claim;

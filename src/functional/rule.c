@@ -5,7 +5,7 @@
  * for without asking other ranks is checked here, so that meta refuses the same calls.
  */
 #include "functional/ops.h"
-#include "kernels/fold.h"
+#include "kernels/fold/fold.h"
 #include "weft/coll.h"
 
 #include <string.h>

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How functional collectives of one tensor run on the CPU: each prepares its operands, fills a call
- * (coll/request.h) and posts it with claims on what it writes and reads.  The shape rule has
+ * How functional collectives of one tensor run on any device: each prepares its operands, fills a call
+ * (coll/lane/request.h) and posts it with claims on what it writes and reads.  The shape rule has
  * checked the arguments.
  */
 #include "functional/functional.h"
 
-#include "base/status.h"
-#include "coll/list.h"
-#include "tensor/loops.h"
+#include "base/report/status.h"
+#include "coll/calls/coll.h"
+#include "coll/lane/list.h"
+#include "tensor/op/loops.h"
 
 enum {
     ROW_BYTES =
@@ -96,7 +97,7 @@ weft_status weft_i_functional_all_reduce_run(weft_i_op_call *call)
     weft_tensor *x = call->args[0].tensor, *out = call->out;
     weft_group *group = weft_i_functional_group(call);
     bool copied =
-        weft_i_functional_bytes(x) <= WEFT_I_COPY_UP_TO || !weft_i_tensor_is_contiguous(x);
+        weft_i_functional_copies(weft_i_functional_bytes(x)) || !weft_i_tensor_is_contiguous(x);
     weft_i_coll coll;
     if (!group)
         return weft_last_status();
@@ -155,7 +156,7 @@ weft_status weft_i_functional_broadcast_run(weft_i_op_call *call)
         return weft_last_status();
     bool giving = group->rank == root || group->world->fake; /* else nobody would give */
     bool copied =
-        weft_i_functional_bytes(x) <= WEFT_I_COPY_UP_TO || !weft_i_tensor_is_contiguous(x);
+        weft_i_functional_copies(weft_i_functional_bytes(x)) || !weft_i_tensor_is_contiguous(x);
     if (giving && copied)
         WEFT_TRY(weft_i_functional_copy(out, x));
     bool direct = giving && !copied;
@@ -266,7 +267,7 @@ static weft_status post_gather(weft_i_op_call *call, weft_i_coll *coll, weft_ten
 static void place_own_part(weft_i_coll *coll)
 {
     char *place = coll->ask.out + (size_t)coll->group->rank * coll->ask.in_bytes;
-    if (coll->ask.in_bytes == 0 || coll->ask.in_bytes > WEFT_I_COPY_UP_TO ||
+    if (coll->ask.in_bytes == 0 || !weft_i_functional_copies(coll->ask.in_bytes) ||
         !weft_i_device_is_host(coll->ask.device))
         return;
     weft_i_coll_put(place, coll->ask.in, coll->ask.in_bytes);

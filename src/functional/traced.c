@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plain collectives as functional ones, for captures; see coll/traced.h.  What the plain form
+ * Plain collectives as functional ones, for captures; see coll/calls/traced.h.  What the plain form
  * refuses is refused here too, by what is known of the stand-ins: a capture must not accept a call
  * that fails when it is made without one.
  */
-#include "coll/traced.h"
+#include "coll/calls/traced.h"
 
-#include "coll/coalesce.h"
-#include "coll/request.h"
+#include "coll/calls/coalesce.h"
+#include "coll/lane/request.h"
 #include "functional/traced.h"
 #include "weft/functional.h"
 #include "weft/op.h"
@@ -153,26 +153,26 @@ static weft_status put(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *in,
                                                               : scattered(in, op, group));
 }
 
-weft_status weft_i_traced_all_reduce(weft_tensor *out, weft_tensor *in, weft_reduction op,
-                                     weft_group *group)
+static weft_status all_reduce(weft_tensor *out, weft_tensor *in, weft_reduction op,
+                              weft_group *group)
 {
     return put(WEFT_I_ALL_REDUCE, out, in, op, group);
 }
 
-weft_status weft_i_traced_all_gather(weft_tensor *out, weft_tensor *in, weft_group *group)
+static weft_status all_gather(weft_tensor *out, weft_tensor *in, weft_group *group)
 {
     return put(WEFT_I_ALL_GATHER, out, in, WEFT_SUM, group);
 }
 
-weft_status weft_i_traced_reduce_scatter(weft_tensor *out, weft_tensor *in, weft_reduction op,
-                                         weft_group *group)
+static weft_status reduce_scatter(weft_tensor *out, weft_tensor *in, weft_reduction op,
+                                  weft_group *group)
 {
     return put(WEFT_I_REDUCE_SCATTER, out, in, op, group);
 }
 
 /* ---- those that no scope collects ---- */
 
-weft_status weft_i_traced_broadcast(weft_tensor *x, int root, weft_group *group)
+static weft_status broadcast(weft_tensor *x, int root, weft_group *group)
 {
     weft_tensor *in = x;
     weft_status seen = weft_i_traced_see("broadcast", &x, &in, group);
@@ -184,8 +184,8 @@ weft_status weft_i_traced_broadcast(weft_tensor *x, int root, weft_group *group)
     return weft_i_traced_put(x, weft_broadcast(x, root, group));
 }
 
-weft_status weft_i_traced_all_to_all(weft_tensor *out, weft_tensor *in, const int64_t *out_splits,
-                                     const int64_t *in_splits, weft_group *group)
+static weft_status all_to_all(weft_tensor *out, weft_tensor *in, const int64_t *out_splits,
+                              const int64_t *in_splits, weft_group *group)
 {
     weft_status seen = weft_i_traced_see("all_to_all", &out, &in, group);
     if (seen >= 0)
@@ -196,4 +196,23 @@ weft_status weft_i_traced_all_to_all(weft_tensor *out, weft_tensor *in, const in
         return collect(WEFT_I_ALL_TO_ALL, out, in, WEFT_SUM, group, seen);
     WEFT_TRY(seen);
     return weft_i_traced_put(out, weft_all_to_all_single(in, out_splits, in_splits, group));
+}
+
+/* ---- given to the plain forms ---- */
+
+static const weft_i_traced_forms forms = {
+    .all_reduce = all_reduce,
+    .all_gather = all_gather,
+    .reduce_scatter = reduce_scatter,
+    .all_to_all = all_to_all,
+    .broadcast = broadcast,
+    .list = weft_i_traced_list,
+    .all_to_all_list = weft_i_traced_all_to_all_list,
+    .all_gather_parts = weft_i_traced_all_gather_parts,
+    .reduce_scatter_parts = weft_i_traced_reduce_scatter_parts,
+};
+
+void weft_i_traced_give(void)
+{
+    weft_i_traced = &forms;
 }

@@ -4,12 +4,11 @@
  * copy into each tensor of the caller.  All is checked before the first node is written down.
  * Views belong to the scope of the caller.
  */
-#include "coll/traced.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "coll/coalesce.h"
-#include "coll/request.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "coll/calls/coalesce.h"
+#include "coll/lane/request.h"
 #include "functional/traced.h"
 #include "weft/functional.h"
 #include "weft/op.h"

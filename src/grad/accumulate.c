@@ -6,7 +6,7 @@
  */
 #include "grad/engine.h"
 #include "grad/ops.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 #include <string.h>
 

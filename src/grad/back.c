@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rules ask about their call (rule.h). */
 #include "grad/node.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 
 #include <string.h>
 

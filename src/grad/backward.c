@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ways into the engine: what it starts from, and what it is to find. */
-#include "base/opts.h"
-#include "base/os.h"
+#include "base/os/os.h"
+#include "base/report/opts.h"
 #include "grad/engine.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 /* What one call needs beside the run. */
 struct start {
@@ -58,7 +58,7 @@ static weft_status find_root(struct start *s, size_t i)
     return (s->seeds[i] = find_seed(s, i)) ? WEFT_OK : weft_last_status();
 }
 
-static weft_status run_from(struct start *s, weft_i_run *run)
+static weft_status run_from(struct start *s, weft_i_backward_pass *run)
 {
     run->create = s->opts.create_graph;
     run->retain = s->opts.retain_graph || s->opts.create_graph;
@@ -77,7 +77,7 @@ static weft_status check_start(struct start *s, const weft_backward_opts *opts)
 }
 
 /* In a scope of its own: seeds and what they lead to die with it. */
-static weft_status run_start(struct start *s, weft_i_run *run)
+static weft_status run_start(struct start *s, weft_i_backward_pass *run)
 {
     weft_i_edge one;
     weft_tensor *seed = NULL;
@@ -113,7 +113,7 @@ weft_status weft_i_backward_by(weft_tensor *const *outputs, size_t count,
                       .count = count,
                       .engine = engine,
                       .user = user};
-    weft_i_run run = {0};
+    weft_i_backward_pass run = {0};
     WEFT_TRY(check_start(&s, opts));
     return run_start(&s, &run);
 }
@@ -125,7 +125,8 @@ weft_status weft_backward(weft_tensor *loss)
 
 /* ---- chosen inputs ---- */
 
-static weft_status find_inputs(const struct start *s, weft_i_run *run, weft_tensor *const *inputs)
+static weft_status find_inputs(const struct start *s, weft_i_backward_pass *run,
+                               weft_tensor *const *inputs)
 {
     for (size_t i = 0; i < run->input_count; i++) {
         WEFT_TRY(weft_i_history_edge(inputs[i], &run->inputs[i]));
@@ -135,7 +136,7 @@ static weft_status find_inputs(const struct start *s, weft_i_run *run, weft_tens
     return WEFT_OK;
 }
 
-static weft_status check_unused(const struct start *s, const weft_i_run *run)
+static weft_status check_unused(const struct start *s, const weft_i_backward_pass *run)
 {
     for (size_t i = 0; i < run->input_count && !s->opts.allow_unused; i++)
         if (!run->captured[i])
@@ -148,7 +149,7 @@ static weft_status check_unused(const struct start *s, const weft_i_run *run)
 
 /* A gradient that others hold too (a leaf's, a hook's) is handed out as an alias, so that every
  * result is a handle of its own. */
-static weft_status hand_out(weft_tensor **out, const weft_i_run *run)
+static weft_status hand_out(weft_tensor **out, const weft_i_backward_pass *run)
 {
     for (size_t i = 0; i < run->input_count; i++) {
         weft_tensor *g = run->captured[i];
@@ -162,8 +163,8 @@ static weft_status hand_out(weft_tensor **out, const weft_i_run *run)
     return WEFT_OK;
 }
 
-static weft_status find_gradients(struct start *s, weft_i_run *run, weft_tensor *const *inputs,
-                                  weft_tensor **out)
+static weft_status find_gradients(struct start *s, weft_i_backward_pass *run,
+                                  weft_tensor *const *inputs, weft_tensor **out)
 {
     WEFT_TRY(find_inputs(s, run, inputs));
     WEFT_TRY(run_start(s, run));
@@ -186,7 +187,7 @@ weft_status weft_gradients(weft_tensor **out, weft_tensor *const *inputs, size_t
     WEFT_TRY(check_tensors(__func__, inputs, input_count));
     if (!out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: the place for results is NULL", __func__);
-    weft_i_run run = {.chosen = true, .input_count = input_count};
+    weft_i_backward_pass run = {.chosen = true, .input_count = input_count};
     run.inputs = WEFT_OS->alloc(input_count * sizeof *run.inputs);
     run.captured = WEFT_OS->alloc(input_count * sizeof *run.captured);
     weft_status status = run.inputs && run.captured

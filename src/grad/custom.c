@@ -5,10 +5,10 @@
  */
 #include "weft/custom.h"
 
-#include "base/opts.h"
-#include "base/os.h"
+#include "base/os/os.h"
+#include "base/report/opts.h"
 #include "grad/rule.h"
-#include "tensor/device.h"
+#include "tensor/object/device.h"
 #include "weft/symm.h"
 
 #include <ctype.h>

@@ -2,20 +2,21 @@
 /* One backward; see engine.h. */
 #include "grad/engine.h"
 
-#include "base/assert.h"
-#include "base/os.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
 #include "grad/ops.h"
+#include "tensor/op/autocast.h"
 
 #include <string.h>
 
-static _Thread_local weft_i_run *running;
+static _Thread_local weft_i_backward_pass *running;
 
 bool weft_i_engine_runs(void)
 {
     return running != NULL;
 }
 
-weft_i_run *weft_i_engine_now(void)
+weft_i_backward_pass *weft_i_engine_now(void)
 {
     return running;
 }
@@ -27,7 +28,7 @@ static weft_i_node *node_of(const weft_i_task *task)
     return weft_i_is_node(task->target) ? (weft_i_node *)task->target : NULL;
 }
 
-static weft_status expect(weft_i_run *run, const weft_i_edge *edge, weft_i_task **stack)
+static weft_status expect(weft_i_backward_pass *run, const weft_i_edge *edge, weft_i_task **stack)
 {
     size_t before = run->task_count;
     weft_i_task *task = weft_i_task_of(run, edge->to);
@@ -44,7 +45,7 @@ static weft_status expect(weft_i_run *run, const weft_i_edge *edge, weft_i_task 
 }
 
 /* Finds all that can be reached, and how many gradients each will get. */
-static weft_status count_all(weft_i_run *run, const weft_i_edge *roots, size_t count)
+static weft_status count_all(weft_i_backward_pass *run, const weft_i_edge *roots, size_t count)
 {
     weft_i_task *stack = NULL;
     for (size_t i = 0; i < count; i++)
@@ -81,7 +82,7 @@ static void find_needed(weft_i_task *task)
 
 /* Takes the tasks in the order of their nodes, oldest first: the heap gives the newest first, and
  * its array has room behind for what was taken out. */
-static void choose(weft_i_run *run)
+static void choose(weft_i_backward_pass *run)
 {
     for (size_t i = 0; i < run->input_count; i++) {
         weft_i_edge *input = &run->inputs[i];
@@ -99,7 +100,7 @@ static void choose(weft_i_run *run)
         find_needed(run->heap[i]);
 }
 
-static void need_all(weft_i_run *run)
+static void need_all(weft_i_backward_pass *run)
 {
     for (weft_i_task *task = run->tasks; task; task = task->next)
         task->needed = task->runs = true;
@@ -108,7 +109,8 @@ static void need_all(weft_i_run *run)
 /* ---- gradients on their way ---- */
 
 /* The sum of two; the first may be one that we made. */
-static weft_status sum(weft_i_run *run, weft_i_task *task, weft_tensor **at, weft_tensor *g)
+static weft_status sum(weft_i_backward_pass *run, weft_i_task *task, weft_tensor **at,
+                       weft_tensor *g)
 {
     if (task->own && at == &task->only && !run->create)
         return weft_add_into(*at, *at, g);
@@ -123,7 +125,7 @@ static weft_status sum(weft_i_run *run, weft_i_task *task, weft_tensor **at, wef
 }
 
 /* Leaves run before nodes, in the order in which their gradients were complete. */
-static void make_ready(weft_i_run *run, weft_i_task *task)
+static void make_ready(weft_i_backward_pass *run, weft_i_task *task)
 {
     if (!node_of(task))
         task->order = UINT64_MAX - run->arrivals++;
@@ -135,7 +137,7 @@ static void make_ready(weft_i_run *run, weft_i_task *task)
  * comes: the input may get others from outside, and sums depend on their order.  That goes for
  * leaves, and for the node that lies before the stand-in of a tensor which was computed.
  */
-static weft_tensor *handed_out_to(const weft_i_run *run, const weft_i_task *task)
+static weft_tensor *handed_out_to(const weft_i_backward_pass *run, const weft_i_task *task)
 {
     const weft_i_node *node = node_of(task);
     if (!run->frame || (node && (node->hooks || node->edges != 2 || !node->edge[1].to ||
@@ -148,7 +150,7 @@ static weft_tensor *handed_out_to(const weft_i_run *run, const weft_i_task *task
 }
 
 /* One of the gradients of a task has come; NULL: there is none from there. */
-static weft_status arrive(weft_i_run *run, const weft_i_edge *edge, weft_tensor *g)
+static weft_status arrive(weft_i_backward_pass *run, const weft_i_edge *edge, weft_tensor *g)
 {
     weft_i_task *task = *weft_i_task_field(edge->to);
     weft_tensor **at = &task->g[edge->output];
@@ -179,7 +181,7 @@ static bool fits(const weft_tensor *g, const weft_i_edge *edge)
            !memcmp(g->dim, to->dim, (size_t)g->ndim * sizeof *g->dim);
 }
 
-static weft_status send_on(weft_i_run *run, const weft_i_edge *edge, weft_tensor *g)
+static weft_status send_on(weft_i_backward_pass *run, const weft_i_edge *edge, weft_tensor *g)
 {
     weft_i_layout layout;
     if (g && !fits(g, edge)) {
@@ -220,7 +222,7 @@ static void keep_retained(const weft_i_task *task, const weft_i_node *node)
             replace(&at->grad, task->g[at->output]);
 }
 
-static void capture(weft_i_run *run, const weft_i_task *task)
+static void capture(weft_i_backward_pass *run, const weft_i_task *task)
 {
     for (size_t i = 0; i < run->input_count; i++)
         if (run->inputs[i].to == task->target && task->g[run->inputs[i].output])
@@ -228,7 +230,8 @@ static void capture(weft_i_run *run, const weft_i_task *task)
 }
 
 /* On copies: what hooks of the whole node leave is held like what others leave. */
-static weft_status run_node_hooks(weft_i_run *run, weft_i_task *task, const weft_i_node *node)
+static weft_status run_node_hooks(weft_i_backward_pass *run, weft_i_task *task,
+                                  const weft_i_node *node)
 {
     weft_tensor **g = run->room;
     if (!node->hooks)
@@ -249,7 +252,7 @@ static weft_status refuse_second(const weft_i_node *node)
 }
 
 /* Puts what was saved where the rule finds it. */
-static weft_status unpack(weft_i_run *run, weft_i_node *node, weft_tensor **results)
+static weft_status unpack(weft_i_backward_pass *run, weft_i_node *node, weft_tensor **results)
 {
     if (node->slots && node->released)
         return refuse_second(node);
@@ -281,7 +284,7 @@ static void pack(weft_i_node *node)
     }
 }
 
-static weft_status run_rule(weft_i_run *run, weft_i_task *task, weft_i_node *node)
+static weft_status run_rule(weft_i_backward_pass *run, weft_i_task *task, weft_i_node *node)
 {
     weft_tensor **grads = run->room, **results = grads + node->edges;
     WEFT_ASSERT((size_t)(node->edges + node->outputs) <= run->widest);
@@ -308,7 +311,8 @@ static bool has_gradient(const weft_i_task *task, const weft_i_node *node)
     return false;
 }
 
-static weft_status send_on_all(weft_i_run *run, const weft_i_node *node, weft_tensor *const *grads)
+static weft_status send_on_all(weft_i_backward_pass *run, const weft_i_node *node,
+                               weft_tensor *const *grads)
 {
     for (int i = 0; i < node->edges; i++)
         if (node->edge[i].to)
@@ -316,7 +320,7 @@ static weft_status send_on_all(weft_i_run *run, const weft_i_node *node, weft_te
     return WEFT_OK;
 }
 
-static weft_status run_node(weft_i_run *run, weft_i_task *task, weft_i_node *node)
+static weft_status run_node(weft_i_backward_pass *run, weft_i_task *task, weft_i_node *node)
 {
     for (int k = 0; k < node->outputs; k++)
         WEFT_TRY(run_tensor_hooks(task, node->hooks, k));
@@ -344,7 +348,7 @@ static void drop_gradients(weft_i_task *task, int outputs)
     }
 }
 
-static weft_status run_in_scope(weft_i_run *run, weft_i_task *task, weft_i_node *node)
+static weft_status run_in_scope(weft_i_backward_pass *run, weft_i_task *task, weft_i_node *node)
 {
     WEFT_TRY(weft_scope_open());
     weft_status status = run_node(run, task, node);
@@ -353,7 +357,7 @@ static weft_status run_in_scope(weft_i_run *run, weft_i_task *task, weft_i_node 
 }
 
 /* Its hooks' scope is closed before the gradient is added: it may be taken over then. */
-static weft_status run_leaf(weft_i_run *run, weft_i_task *task, weft_tensor *leaf)
+static weft_status run_leaf(weft_i_backward_pass *run, weft_i_task *task, weft_tensor *leaf)
 {
     const weft_i_hook *hooks = weft_i_history_if(leaf)->hooks;
     if (hooks) {
@@ -366,7 +370,7 @@ static weft_status run_leaf(weft_i_run *run, weft_i_task *task, weft_tensor *lea
     return task->g[0] && !run->chosen ? weft_i_accumulate(leaf, task->g[0], run->create) : WEFT_OK;
 }
 
-static weft_status run_task(weft_i_run *run, weft_i_task *task)
+static weft_status run_task(weft_i_backward_pass *run, weft_i_task *task)
 {
     weft_i_node *node = node_of(task);
     weft_status status =
@@ -377,7 +381,7 @@ static weft_status run_task(weft_i_run *run, weft_i_task *task)
 
 weft_status weft_i_engine_hand_out(const weft_i_node *node, int at, weft_tensor *g, bool ours)
 {
-    weft_i_run *run = running;
+    weft_i_backward_pass *run = running;
     const weft_i_edge *edge = &node->edge[at];
     weft_status status = edge->to ? send_on(run, edge, g) : WEFT_OK;
     if (ours)
@@ -389,7 +393,7 @@ weft_status weft_i_engine_hand_out(const weft_i_node *node, int at, weft_tensor 
 
 /* ---- a whole run ---- */
 
-static weft_status run_callbacks(weft_i_run *run)
+static weft_status run_callbacks(weft_i_backward_pass *run)
 {
     weft_status status = WEFT_OK;
     while (run->finally && status >= 0) {
@@ -404,8 +408,8 @@ static weft_status run_callbacks(weft_i_run *run)
     return status;
 }
 
-static weft_status run_all(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
-                           size_t count)
+static weft_status run_all(weft_i_backward_pass *run, const weft_i_edge *roots,
+                           weft_tensor *const *seeds, size_t count)
 {
     WEFT_TRY(count_all(run, roots, count));
     if (run->chosen)
@@ -420,19 +424,22 @@ static weft_status run_all(weft_i_run *run, const weft_i_edge *roots, weft_tenso
     return run_callbacks(run);
 }
 
-static weft_grad_mode begin(weft_i_run *run)
+static weft_grad_mode begin(weft_i_backward_pass *run)
 {
     weft_grad_mode mode = weft_i_grad_mode;
     run->outer = running;
     running = run;
+    run->autocast = weft_i_autocast;
+    weft_i_autocast = 0; /* gradients have the dtypes of the forward */
     weft_i_grad_mode = run->create ? WEFT_GRAD_RECORDING : WEFT_GRAD_OFF;
     return mode;
 }
 
-static void end(weft_i_run *run, weft_grad_mode mode)
+static void end(weft_i_backward_pass *run, weft_grad_mode mode)
 {
     WEFT_ASSERT(running == run);
     weft_i_grad_mode = mode;
+    weft_i_autocast = run->autocast;
     running = run->outer;
     weft_i_task_end_all(run);
     weft_i_hook_free_all(&run->finally);
@@ -440,8 +447,8 @@ static void end(weft_i_run *run, weft_grad_mode mode)
     run->room = NULL;
 }
 
-weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
-                              size_t count)
+weft_status weft_i_engine_run(weft_i_backward_pass *run, const weft_i_edge *roots,
+                              weft_tensor *const *seeds, size_t count)
 {
     weft_grad_mode mode = begin(run);
     weft_status status = run_all(run, roots, seeds, count);
@@ -449,7 +456,8 @@ weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_te
     return status;
 }
 
-weft_status weft_i_engine_run_by(weft_i_run *run, weft_status (*body)(void *user), void *user)
+weft_status weft_i_engine_run_by(weft_i_backward_pass *run, weft_status (*body)(void *user),
+                                 void *user)
 {
     weft_grad_mode mode = begin(run);
     weft_status status = body(user);

@@ -28,8 +28,9 @@ struct weft_i_task {
     weft_tensor **g, *only; /* gradients that came, held; `g` is `&only` for one result */
 };
 
-typedef struct weft_i_run {
-    struct weft_i_run *outer;
+typedef struct weft_i_backward_pass {
+    int autocast; /* of the thread, which has none meanwhile */
+    struct weft_i_backward_pass *outer;
     bool create, retain;
     bool frame;  /* of stand-ins: the backward of a function that is captured */
     bool chosen; /* only what leads to `inputs` is needed, and no leaf is added to */
@@ -45,23 +46,27 @@ typedef struct weft_i_run {
     size_t widest;        /* gradients that one rule may leave */
     weft_tensor **room;   /* for those, and for the saved results */
     weft_i_hook *finally; /* callbacks */
-} weft_i_run;
+} weft_i_backward_pass;
 
 /* Runs from the roots, with one seed each (in the current scope). */
-weft_status weft_i_engine_run(weft_i_run *run, const weft_i_edge *roots, weft_tensor *const *seeds,
-                              size_t count);
+weft_status weft_i_engine_run(weft_i_backward_pass *run, const weft_i_edge *roots,
+                              weft_tensor *const *seeds, size_t count);
 /* `body` is the backward, instead of nodes: hooks that it calls may queue callbacks, which run behind
  * it, and hooks that they remove stay till the end. */
-weft_status weft_i_engine_run_by(weft_i_run *run, weft_status (*body)(void *user), void *user);
+weft_status weft_i_engine_run_by(weft_i_backward_pass *run, weft_status (*body)(void *user),
+                                 void *user);
 /* As weft_backward_all, by another engine (NULL: this one): what it starts from is found and
  * checked. */
-typedef weft_status weft_i_engine(void *user, weft_i_run *run, const weft_i_edge *roots,
+typedef weft_status weft_i_engine(void *user, weft_i_backward_pass *run, const weft_i_edge *roots,
                                   weft_tensor *const *seeds, size_t count);
 weft_status weft_i_backward_by(weft_tensor *const *outputs, size_t count,
                                const weft_backward_opts *opts, weft_i_engine *engine, void *user);
 /* Whether a backward runs in this thread; the innermost. */
 bool weft_i_engine_runs(void);
-weft_i_run *weft_i_engine_now(void);
+weft_i_backward_pass *weft_i_engine_now(void);
+/* As weft_backward_then, behind the outermost backward of the thread: one that a rule starts, to
+ * compute again what it did not keep, is a piece of that. */
+weft_status weft_i_backward_finally(weft_hook hook, void *user);
 
 /*
  * For rows whose rule hands out its gradients itself (weft_i_gradient.hands_out), while it runs:
@@ -77,11 +82,12 @@ weft_tensor *weft_i_grad_alias(weft_tensor *x);
 weft_status weft_i_accumulate(weft_tensor *leaf, weft_tensor *g, bool create);
 
 /* The tasks of a run (task.c): found or made, all taken back, and the heap. */
-weft_i_task *weft_i_task_of(weft_i_run *run, weft_i_object *target);
-weft_i_task *weft_i_task_if(const weft_i_run *run, weft_i_object *target); /* NULL: none */
+weft_i_task *weft_i_task_of(weft_i_backward_pass *run, weft_i_object *target);
+weft_i_task *weft_i_task_if(const weft_i_backward_pass *run,
+                            weft_i_object *target); /* NULL: none */
 weft_i_task **weft_i_task_field(weft_i_object *target);
-void weft_i_task_end_all(weft_i_run *run);
-void weft_i_heap_push(weft_i_run *run, weft_i_task *task);
-weft_i_task *weft_i_heap_pop(weft_i_run *run);
+void weft_i_task_end_all(weft_i_backward_pass *run);
+void weft_i_heap_push(weft_i_backward_pass *run, weft_i_task *task);
+weft_i_task *weft_i_heap_pop(weft_i_backward_pass *run);
 
 #endif

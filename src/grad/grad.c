@@ -2,10 +2,10 @@
 /* The public functions of weft/grad.h: questions, modes, hooks, and the ways into the engine. */
 #include "weft/grad.h"
 
-#include "base/opts.h"
-#include "base/os.h"
+#include "base/os/os.h"
+#include "base/report/opts.h"
 #include "grad/engine.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 static weft_status refuse_null(const char *what)
 {
@@ -213,7 +213,7 @@ weft_status weft_unhook(weft_tensor *x, int64_t number)
 
 weft_status weft_backward_then(weft_hook hook, void *user, weft_held held)
 {
-    weft_i_run *run = weft_i_engine_now();
+    weft_i_backward_pass *run = weft_i_engine_now();
     if (run && run->frame)
         return weft_i_not_captured("weft_backward_then in a hook of a compiled function");
     if (!hook)
@@ -221,6 +221,20 @@ weft_status weft_backward_then(weft_hook hook, void *user, weft_held held)
     if (!run)
         return weft_i_fail(WEFT_ERR_STATE, "%s: no backward runs in this thread", __func__);
     weft_i_hook *made = weft_i_hook_new(__func__, hook, user, held, NULL);
+    if (!made)
+        return weft_last_status();
+    weft_i_hook_append(&run->finally, made);
+    return WEFT_OK;
+}
+
+weft_status weft_i_backward_finally(weft_hook hook, void *user)
+{
+    weft_i_backward_pass *run = weft_i_engine_now();
+    if (!run)
+        return weft_i_fail(WEFT_ERR_STATE, "%s: no backward runs in this thread", __func__);
+    while (run->outer)
+        run = run->outer;
+    weft_i_hook *made = weft_i_hook_new(__func__, hook, user, (weft_held){0}, NULL);
     if (!made)
         return weft_last_status();
     weft_i_hook_append(&run->finally, made);

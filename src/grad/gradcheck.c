@@ -5,8 +5,8 @@
  * gradients, and the weights of the results are among what it depends on: so linear functions are
  * checked too.  Weights are the same on every rank.
  */
-#include "base/opts.h"
-#include "base/os.h"
+#include "base/os/os.h"
+#include "base/report/opts.h"
 #include "grad/node.h"
 
 #include <math.h>

@@ -5,11 +5,11 @@
  */
 #include "grad/hook.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "grad/engine.h"
 #include "grad/node.h"
 #include "grad/opaque.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 static int64_t next_number(void)
 {

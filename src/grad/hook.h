@@ -3,7 +3,7 @@
 #ifndef WEFT_GRAD_HOOK_H
 #define WEFT_GRAD_HOOK_H
 
-#include "tensor/tensor.h"
+#include "tensor/object/tensor.h"
 #include "weft/grad.h"
 
 /* Sees the gradients of all results of a node, NULL where none came, and may replace them by others

@@ -5,8 +5,8 @@
  */
 #include "grad/node.h"
 
-#include "base/os.h"
-#include "tensor/fake.h"
+#include "base/os/os.h"
+#include "tensor/object/fake.h"
 
 #include <string.h>
 

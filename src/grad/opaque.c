@@ -2,10 +2,10 @@
 /* Calls that a capture does not enter; see opaque.h. */
 #include "grad/opaque.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "grad/ops.h"
-#include "tensor/ops.h"
-#include "tensor/stream.h"
+#include "tensor/object/stream.h"
+#include "tensor/op/ops.h"
 #include "weft/grad.h"
 #include "weft/view.h"
 

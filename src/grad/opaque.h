@@ -13,7 +13,7 @@
 #ifndef WEFT_GRAD_OPAQUE_H
 #define WEFT_GRAD_OPAQUE_H
 
-#include "tensor/tensor.h"
+#include "tensor/object/tensor.h"
 
 typedef struct weft_i_opaque weft_i_opaque;
 

@@ -3,7 +3,7 @@
 #ifndef WEFT_GRAD_OPS_H
 #define WEFT_GRAD_OPS_H
 
-#include "tensor/op.h"
+#include "tensor/op/op.h"
 
 #define OP(name_, params_, flags_)                            \
     extern weft_i_op weft_i_op_##name_;                       \

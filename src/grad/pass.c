@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list identity: one node that sees the gradients of several tensors at once. */
-#include "base/os.h"
+#include "base/os/os.h"
 #include "grad/node.h"
 #include "grad/ops.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 #include <string.h>
 

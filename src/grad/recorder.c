@@ -7,7 +7,8 @@
 #include "grad/engine.h"
 #include "grad/node.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
+#include "tensor/op/autocast.h"
 
 #include <string.h>
 
@@ -343,8 +344,14 @@ static weft_tensor *record(const weft_i_op_call *call)
     return out;
 }
 
+static bool is_recording(void)
+{
+    return weft_i_grad_mode == WEFT_GRAD_RECORDING;
+}
+
 __attribute__((constructor)) static void set_recorder(void)
 {
+    weft_i_autocast_set_recording(is_recording);
     weft_i_rules_give();
     weft_i_op_set_recorder(record);
 }

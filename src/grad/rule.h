@@ -41,7 +41,7 @@
 #ifndef WEFT_GRAD_RULE_H
 #define WEFT_GRAD_RULE_H
 
-#include "tensor/op.h"
+#include "tensor/op/op.h"
 #include "weft/grad.h"
 #include "weft/op.h"
 #include "weft/view.h"

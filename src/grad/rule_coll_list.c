@@ -4,7 +4,7 @@
  * tensors that need one; a result that nobody used has zeros.  As with single tensors all ranks
  * need gradients of the same ones.
  */
-#include "base/os.h"
+#include "base/os/os.h"
 #include "functional/ops.h"
 #include "grad/rule_coll.h"
 #include "weft/coll.h"

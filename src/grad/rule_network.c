@@ -31,6 +31,14 @@ weft_tensor *weft_i_gelu_tanh_bend(weft_tensor *g, weft_tensor *x)
     return weft_mul(g, weft_mul(width, sum));
 }
 
+/* s (1 - s) (2 + x (1 - 2 s)), s the logistic function. */
+weft_tensor *weft_i_silu_bend(weft_tensor *g, weft_tensor *x)
+{
+    weft_tensor *s = weft_sigmoid(x), *rest = weft_scalar_sub(1, s);
+    weft_tensor *sum = weft_add_scalar(weft_mul(x, weft_sub(rest, s)), 2);
+    return weft_mul(g, weft_mul(weft_mul(s, rest), sum));
+}
+
 /* ---- softmax ---- */
 
 static weft_tensor *sum_along(weft_tensor *x, const weft_i_arg *dim)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of element-wise rows whose arguments are tensors or numbers. */
 #include "grad/rules.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 
 #include <math.h>
 

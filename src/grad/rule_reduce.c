@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of reductions. */
 #include "grad/rules.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 
 /* ---- dimensions ---- */
 

@@ -3,7 +3,7 @@
 #include "grad/rules.h"
 #include "functional/ops.h"
 #include "symm_coll/ops.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 
 #include <math.h>
 

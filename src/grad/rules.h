@@ -19,8 +19,9 @@
 #undef NONE
 #undef REFUSED
 
-/* g times the second derivatives of gelu and gelu_tanh at x. */
+/* g times the second derivatives of gelu, gelu_tanh and silu at x. */
 weft_tensor *weft_i_gelu_bend(weft_tensor *g, weft_tensor *x);
 weft_tensor *weft_i_gelu_tanh_bend(weft_tensor *g, weft_tensor *x);
+weft_tensor *weft_i_silu_bend(weft_tensor *g, weft_tensor *x);
 
 #endif

@@ -4,8 +4,8 @@
  * to it; the task remembers the one before, so that a backward inside a hook of another may walk
  * the same graph.
  */
-#include "base/assert.h"
-#include "base/os.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
 #include "grad/engine.h"
 
 enum { CHUNK = 64 };
@@ -15,7 +15,7 @@ struct chunk {
     size_t used;
     struct entry {
         weft_i_task task;
-        weft_i_run *run; /* whose task it is */
+        weft_i_backward_pass *run; /* whose task it is */
     } entry[CHUNK];
 };
 
@@ -25,7 +25,7 @@ weft_i_task **weft_i_task_field(weft_i_object *target)
                                   : &((weft_i_history *)((weft_tensor *)target)->grad)->task;
 }
 
-static struct entry *new_entry(weft_i_run *run)
+static struct entry *new_entry(weft_i_backward_pass *run)
 {
     struct chunk *chunk = run->chunks;
     if (!chunk || chunk->used == CHUNK) {
@@ -53,13 +53,13 @@ static weft_status widen(weft_i_task *task)
     return WEFT_OK;
 }
 
-weft_i_task *weft_i_task_if(const weft_i_run *run, weft_i_object *target)
+weft_i_task *weft_i_task_if(const weft_i_backward_pass *run, weft_i_object *target)
 {
     weft_i_task *task = *weft_i_task_field(target);
     return task && ((struct entry *)task)->run == run ? task : NULL;
 }
 
-weft_i_task *weft_i_task_of(weft_i_run *run, weft_i_object *target)
+weft_i_task *weft_i_task_of(weft_i_backward_pass *run, weft_i_object *target)
 {
     weft_i_task **field = weft_i_task_field(target), *known = weft_i_task_if(run, target);
     if (known)
@@ -91,7 +91,7 @@ static void end(weft_i_task *task)
     weft_i_object_drop(task->target);
 }
 
-void weft_i_task_end_all(weft_i_run *run)
+void weft_i_task_end_all(weft_i_backward_pass *run)
 {
     while (run->chunks) {
         struct chunk *chunk = run->chunks;
@@ -107,7 +107,7 @@ void weft_i_task_end_all(weft_i_run *run)
 
 /* ---- the heap: its array has room for all tasks ---- */
 
-void weft_i_heap_push(weft_i_run *run, weft_i_task *task)
+void weft_i_heap_push(weft_i_backward_pass *run, weft_i_task *task)
 {
     WEFT_ASSERT(run->heap_count < run->task_count);
     size_t at = run->heap_count++;
@@ -116,7 +116,7 @@ void weft_i_heap_push(weft_i_run *run, weft_i_task *task)
     run->heap[at] = task;
 }
 
-weft_i_task *weft_i_heap_pop(weft_i_run *run)
+weft_i_task *weft_i_heap_pop(weft_i_backward_pass *run)
 {
     if (!run->heap_count)
         return NULL;

@@ -7,8 +7,9 @@
  */
 #include "launch/attempt.h"
 
-#include "base/room.h"
-#include "base/status.h"
+#include "base/machine/room.h"
+#include "base/report/status.h"
+#include "launch/fleet.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,7 +46,7 @@ static weft_status open_tables(weft_i_attempt *attempt)
     size_t ranks = (size_t)attempt->opts->ranks;
     attempt->children = WEFT_OS->alloc(ranks * sizeof *attempt->children);
     attempt->endings = WEFT_OS->alloc(ranks * sizeof *attempt->endings);
-    attempt->fds = WEFT_OS->alloc((3 * ranks + 5) * sizeof *attempt->fds);
+    attempt->fds = WEFT_OS->alloc((3 * ranks + 7) * sizeof *attempt->fds);
     if (!attempt->children || !attempt->endings || !attempt->fds)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "launch: no memory for %zu ranks", ranks);
     for (size_t i = 0; i < ranks; i++)
@@ -57,10 +58,18 @@ static weft_status open_tables(weft_i_attempt *attempt)
 static weft_status open_all(weft_i_attempt *attempt)
 {
     const weft_launch_opts *opts = attempt->opts;
+    if (attempt->hosts)
+        return weft_i_fleet_open(attempt);
     WEFT_TRY(open_tables(attempt));
     WEFT_TRY(weft_i_job_new(opts->ranks, WEFT_I_BETWEEN_PROCESSES, &attempt->job));
-    WEFT_TRY(weft_i_launch_env_make(&attempt->env, opts->ranks, attempt->job->fd, free_port(),
+    if (!attempt->place.world)
+        attempt->place = (weft_i_seating){
+            .hosts = 1, .world = opts->ranks, .master = "127.0.0.1", .master_port = free_port()};
+    WEFT_TRY(weft_i_launch_env_make(&attempt->env, &attempt->place, opts->ranks, attempt->job->fd,
                                     attempt->restarts, opts->env));
+    if (attempt->uplink)
+        return weft_i_lines_open_relay(&attempt->lines, opts->ranks, attempt->place.first,
+                                       &attempt->uplink->out);
     bool show = !opts->log_dir || (opts->flags & WEFT_LAUNCH_TEE);
     return weft_i_lines_open(&attempt->lines, opts->ranks, !(opts->flags & WEFT_LAUNCH_NO_PREFIX),
                              opts->log_dir, attempt->restarts > 0, show);
@@ -68,6 +77,8 @@ static weft_status open_all(weft_i_attempt *attempt)
 
 static void give_back(weft_i_attempt *attempt)
 {
+    weft_i_fleet_close(attempt->fleet);
+    attempt->fleet = NULL;
     weft_i_stdin_close(&attempt->input);
     weft_i_lines_close(&attempt->lines);
     weft_i_launch_env_free(&attempt->env);
@@ -153,6 +164,15 @@ static weft_status start_child(weft_i_attempt *attempt, int rank, weft_i_os_chil
     return slot->pidfd < 0 ? weft_i_fail_errno(errno, "launch: watching rank %d", rank) : WEFT_OK;
 }
 
+/* What rank 0 of the job reads; the others read nothing. */
+static weft_status open_input(weft_i_attempt *attempt, int rank, int *child_in)
+{
+    if (attempt->place.first + rank != 0)
+        return WEFT_OK;
+    return attempt->uplink ? weft_i_stdin_open_fed(&attempt->input, child_in)
+                           : weft_i_stdin_open(&attempt->input, child_in);
+}
+
 static weft_status start_rank(weft_i_attempt *attempt, int rank)
 {
     weft_i_os_child child = {.argv = attempt->opts->argv,
@@ -165,7 +185,7 @@ static weft_status start_rank(weft_i_attempt *attempt, int rank)
                              .parent = weft_i_os_process(),
                              .mask = attempt->mask};
     weft_i_launch_env_set_rank(&attempt->env, rank);
-    weft_status status = rank == 0 ? weft_i_stdin_open(&attempt->input, &child.in) : WEFT_OK;
+    weft_status status = open_input(attempt, rank, &child.in);
     if (status == WEFT_OK && captures(attempt))
         status = weft_i_lines_add(&attempt->lines, rank, &child.out, &child.err);
     if (status == WEFT_OK)
@@ -184,26 +204,32 @@ static void signal_child(const weft_i_child *child, int signal)
         WEFT_OS->kill(child->process, signal);
 }
 
-static void signal_all(weft_i_attempt *attempt, int signal)
+void weft_i_attempt_signal(weft_i_attempt *attempt, int signal)
 {
+    if (attempt->fleet) {
+        weft_i_fleet_signal(attempt->fleet, signal);
+        return;
+    }
     for (int rank = 0; rank < attempt->opts->ranks; rank++)
         if (!attempt->endings[rank].order)
             signal_child(&attempt->children[rank], signal);
 }
 
 /* Raises the pressure to `press` and says so to the ranks; never lowers it. */
-static void press_on(weft_i_attempt *attempt, weft_i_press press)
+void weft_i_attempt_press(weft_i_attempt *attempt, weft_i_press press)
 {
     if (press <= attempt->press)
         return;
     attempt->press = press;
     attempt->press_until =
-        press == WEFT_I_PRESS_KILL ? WEFT_I_NEVER : WEFT_OS->clock_ns() + attempt->grace_ns;
-    if (press == WEFT_I_PRESS_TERM) {
-        signal_all(attempt, SIGTERM);
-        signal_all(attempt, SIGCONT); /* a stopped rank must wake to die */
-    } else if (press == WEFT_I_PRESS_KILL) {
-        signal_all(attempt, SIGKILL);
+        press >= WEFT_I_PRESS_KILL ? WEFT_I_NEVER : WEFT_OS->clock_ns() + attempt->grace_ns;
+    if (attempt->fleet) {
+        weft_i_fleet_press(attempt->fleet, press);
+    } else if (press == WEFT_I_PRESS_TERM) {
+        weft_i_attempt_signal(attempt, SIGTERM);
+        weft_i_attempt_signal(attempt, SIGCONT); /* a stopped rank must wake to die */
+    } else if (press >= WEFT_I_PRESS_KILL) {
+        weft_i_attempt_signal(attempt, SIGKILL);
     }
 }
 
@@ -222,6 +248,10 @@ static void reap(weft_i_attempt *attempt, int rank)
 /* For an attempt that cannot be watched: everything ends now. */
 static void kill_all(weft_i_attempt *attempt)
 {
+    if (attempt->fleet) {
+        weft_i_fleet_kill(attempt->fleet);
+        return;
+    }
     for (int rank = 0; rank < attempt->opts->ranks; rank++) {
         weft_i_child *child = &attempt->children[rank];
         signal_child(child, SIGKILL);
@@ -265,8 +295,10 @@ static void note_end(weft_i_attempt *attempt, int rank, int status)
     WEFT_OS->close(child->pidfd);
     child->pidfd = -1;
     child->linger_until = WEFT_OS->clock_ns() + attempt->grace_ns;
+    if (attempt->uplink)
+        weft_i_uplink_tell_end(attempt, rank);
     if (weft_i_cause_failed(status))
-        press_on(attempt, WEFT_I_PRESS_GRACE);
+        weft_i_attempt_press(attempt, WEFT_I_PRESS_GRACE);
 }
 
 static weft_status take_ends(weft_i_attempt *attempt, const struct pollfd *fds, size_t count)
@@ -290,7 +322,7 @@ static void take_signal(weft_i_attempt *attempt, int signal)
 {
     int64_t now = WEFT_OS->clock_ns();
     if (signal == SIGINT && now < attempt->second_one_kills) {
-        press_on(attempt, WEFT_I_PRESS_KILL);
+        weft_i_attempt_press(attempt, WEFT_I_PRESS_KILL);
         return;
     }
     if (signal == SIGINT)
@@ -298,15 +330,15 @@ static void take_signal(weft_i_attempt *attempt, int signal)
     bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     if (ends && !attempt->interrupted)
         attempt->interrupted = signal;
-    signal_all(attempt, signal);
+    weft_i_attempt_signal(attempt, signal);
     if (signal == SIGTSTP)
         WEFT_OS->kill(weft_i_os_process(), SIGSTOP);
     /* A stopped rank must wake to die.  After a stop we run again, so shall they. */
     if (ends || signal == SIGTSTP)
-        signal_all(attempt, SIGCONT);
+        weft_i_attempt_signal(attempt, SIGCONT);
 }
 
-static void take_signals(weft_i_attempt *attempt)
+void weft_i_attempt_take_signals(weft_i_attempt *attempt)
 {
     struct signalfd_siginfo info;
     while (attempt->signal_fd >= 0 &&
@@ -320,34 +352,35 @@ static void take_deadline(weft_i_attempt *attempt)
     attempt->timed_out = true;
     if (!(attempt->opts->flags & WEFT_LAUNCH_QUIET)) {
         weft_i_lines_say(&attempt->lines, "weft: the job's time is up; what its ranks are doing:");
-        for (int rank = 0; rank < attempt->opts->ranks; rank++) {
-            const char *state = attempt->endings[rank].order ? "has ended" : "is running";
-            weft_i_lines_say(&attempt->lines, "weft: rank %d %s", rank, state);
-            weft_i_attempt_tell_record(attempt, rank, 1);
-        }
+        weft_i_attempt_tell_states(attempt);
     }
-    press_on(attempt, WEFT_I_PRESS_TERM);
+    weft_i_attempt_press(attempt, WEFT_I_PRESS_TERM);
 }
 
 /* The job shall end: its time is up, or somebody interrupts it. */
-static bool wants_end(const weft_i_attempt *attempt)
+bool weft_i_attempt_wants_end(const weft_i_attempt *attempt)
 {
     return attempt->press >= WEFT_I_PRESS_TERM || attempt->interrupted;
+}
+
+void weft_i_attempt_take_clock(weft_i_attempt *attempt, int64_t now)
+{
+    if (now >= attempt->deadline)
+        take_deadline(attempt);
+    if (attempt->press != WEFT_I_PRESS_NONE && now >= attempt->press_until)
+        weft_i_attempt_press(attempt, attempt->press + 1);
 }
 
 /* What the clock asks for, and ranks whose output is complete. */
 static void take_time(weft_i_attempt *attempt)
 {
     int64_t now = WEFT_OS->clock_ns();
-    if (now >= attempt->deadline)
-        take_deadline(attempt);
-    if (attempt->press != WEFT_I_PRESS_NONE && now >= attempt->press_until)
-        press_on(attempt, attempt->press + 1);
+    weft_i_attempt_take_clock(attempt, now);
     for (int rank = 0; rank < attempt->opts->ranks; rank++) {
         const weft_i_child *child = &attempt->children[rank];
         if (attempt->endings[rank].order && !child->reaped &&
             (now >= child->linger_until || weft_i_lines_ended(&attempt->lines, rank) ||
-             (wants_end(attempt) && weft_i_lines_stuck(&attempt->lines, rank))))
+             (weft_i_attempt_wants_end(attempt) && weft_i_lines_stuck(&attempt->lines, rank))))
             reap(attempt, rank);
     }
 }
@@ -358,13 +391,17 @@ static int64_t earlier(int64_t a, int64_t b)
 }
 
 /* Milliseconds until the clock asks for something, rounded up; -1: it never does. */
-static int time_left(const weft_i_attempt *attempt)
+int weft_i_attempt_time_left(const weft_i_attempt *attempt)
 {
     int64_t next = earlier(attempt->deadline, attempt->wake_at);
     next = earlier(next, weft_i_lines_due(&attempt->lines));
+    if (attempt->uplink)
+        next = earlier(next, weft_i_uplink_due(attempt->uplink));
+    if (attempt->fleet)
+        next = earlier(next, weft_i_fleet_due(attempt->fleet));
     if (attempt->press != WEFT_I_PRESS_NONE)
         next = earlier(next, attempt->press_until);
-    for (int rank = 0; rank < attempt->opts->ranks; rank++)
+    for (int rank = 0; rank < attempt->opts->ranks && !attempt->fleet; rank++)
         if (attempt->endings[rank].order && !attempt->children[rank].reaped)
             next = earlier(next, attempt->children[rank].linger_until);
     if (next == WEFT_I_NEVER)
@@ -376,32 +413,60 @@ static int time_left(const weft_i_attempt *attempt)
 }
 
 /* One turn of the loop: waits for anything and takes all there is. */
-static weft_status turn(weft_i_attempt *attempt)
+static weft_status turn_here(weft_i_attempt *attempt)
 {
-    size_t signals = attempt->signal_fd >= 0, ends = signals, lines, input;
+    size_t signals = attempt->signal_fd >= 0, ends = signals, lines, input, orders;
+    struct pollfd *fds = attempt->fds;
     if (signals)
-        attempt->fds[0] = (struct pollfd){.fd = attempt->signal_fd, .events = POLLIN};
+        fds[0] = (struct pollfd){.fd = attempt->signal_fd, .events = POLLIN};
     for (int rank = 0; rank < attempt->opts->ranks; rank++)
         if (attempt->children[rank].pidfd >= 0)
-            attempt->fds[ends++] =
-                (struct pollfd){.fd = attempt->children[rank].pidfd, .events = POLLIN};
-    lines = ends + weft_i_lines_poll(&attempt->lines, attempt->fds + ends);
-    input = lines + weft_i_stdin_poll(&attempt->input, attempt->fds + lines);
-    if (WEFT_OS->poll(attempt->fds, input, time_left(attempt)) < 0)
+            fds[ends++] = (struct pollfd){.fd = attempt->children[rank].pidfd, .events = POLLIN};
+    lines = ends + weft_i_lines_poll(&attempt->lines, fds + ends);
+    input = lines + weft_i_stdin_poll(&attempt->input, fds + lines);
+    orders = input + (attempt->uplink ? weft_i_uplink_poll(attempt->uplink, fds + input) : 0);
+    if (WEFT_OS->poll(fds, orders, weft_i_attempt_time_left(attempt)) < 0)
         return weft_i_fail_errno(errno, "launch: poll");
-    take_signals(attempt);
-    weft_i_lines_take(&attempt->lines, attempt->fds + ends, lines - ends);
-    weft_i_stdin_take(&attempt->input, attempt->fds + lines, input - lines);
-    WEFT_TRY(take_ends(attempt, attempt->fds + signals, ends - signals));
+    weft_i_attempt_take_signals(attempt);
+    weft_i_lines_take(&attempt->lines, fds + ends, lines - ends);
+    weft_i_stdin_take(&attempt->input, fds + lines, input - lines);
+    if (attempt->uplink)
+        weft_i_uplink_take(attempt, fds + input, orders - input);
+    WEFT_TRY(take_ends(attempt, fds + signals, ends - signals));
     take_time(attempt);
+    return WEFT_OK;
+}
+
+static weft_status turn(weft_i_attempt *attempt)
+{
+    return attempt->fleet ? weft_i_fleet_turn(attempt->fleet) : turn_here(attempt);
+}
+
+/* A look at everything without waiting. */
+static weft_status glance(weft_i_attempt *attempt)
+{
+    attempt->wake_at = 0;
+    weft_status status = turn(attempt);
+    attempt->wake_at = WEFT_I_NEVER;
+    return status;
+}
+
+/* Hundreds of ranks take seconds to start, on few cores minutes: signals, the deadline and output
+ * do not wait until then.  Who is told to end starts no more. */
+static weft_status start_ranks(weft_i_attempt *attempt)
+{
+    enum { BATCH = 16 };
+    for (int rank = 0; rank < attempt->opts->ranks && !weft_i_attempt_wants_end(attempt); rank++) {
+        WEFT_TRY(start_rank(attempt, rank));
+        if (rank % BATCH == BATCH - 1)
+            WEFT_TRY(glance(attempt));
+    }
     return WEFT_OK;
 }
 
 weft_status weft_i_attempt_run(weft_i_attempt *attempt)
 {
-    weft_status status = WEFT_OK;
-    for (int rank = 0; rank < attempt->opts->ranks && status == WEFT_OK; rank++)
-        status = start_rank(attempt, rank);
+    weft_status status = attempt->fleet ? weft_i_fleet_start(attempt->fleet) : start_ranks(attempt);
     while (status == WEFT_OK && attempt->unreaped)
         status = turn(attempt);
     if (status < 0)
@@ -435,7 +500,7 @@ static void drain(weft_i_attempt *attempt, int64_t until, int64_t grace_ns)
 void weft_i_attempt_close(weft_i_attempt *attempt)
 {
     const int64_t moment_ns = 200000000;
-    bool hurry = wants_end(attempt);
+    bool hurry = weft_i_attempt_wants_end(attempt);
     int64_t until = hurry ? WEFT_OS->clock_ns() + moment_ns : attempt->deadline;
     /* No rank is left; whoever interrupts us now does not want the rest of the output. */
     weft_i_stdin_close(&attempt->input);
@@ -453,59 +518,4 @@ void weft_i_attempt_close(weft_i_attempt *attempt)
     drain(attempt, WEFT_OS->clock_ns() + moment_ns, 0);
     attempt->interrupted = before ? before : attempt->interrupted;
     give_back(attempt);
-}
-
-/* Moves the `count` entries to be told to the front; how many there are.  The rank is in those that
- * have not finished, so they come before finished parts of theirs, which are newer. */
-static size_t choose_entries(weft_i_record_entry *entries, size_t found, size_t count)
-{
-    size_t kept = 0, open = 0;
-    for (size_t i = 0; i < found; i++)
-        open += !entries[i].finished;
-    size_t finished = open < count ? count - open : 0;
-    for (size_t i = 0; i < found && kept < count; i++) {
-        if (weft_i_record_is_step(&entries[i]) || (entries[i].finished && !finished))
-            continue;
-        finished -= entries[i].finished;
-        entries[kept++] = entries[i];
-    }
-    return kept;
-}
-
-void weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, size_t count)
-{
-    enum { LOOKED_AT = 24 };
-    weft_i_record_entry entries[LOOKED_AT];
-    char text[256];
-    const weft_i_record *record = &weft_i_job_rank(weft_i_job_of(attempt->job), rank)->record;
-    size_t kept = choose_entries(entries, weft_i_record_newest(record, entries, LOOKED_AT), count);
-    while (kept--) /* oldest first, as they happened */
-        weft_i_lines_say(&attempt->lines, "weft:   | %s",
-                         weft_i_record_text(record, &entries[kept], text, sizeof text));
-}
-
-/* The ranks' own setting, which may be given to them alone. */
-static const char *trace_path(const weft_i_attempt *attempt)
-{
-    const char *path = "";
-    for (char *const *entry = attempt->env.list; *entry; entry++)
-        if (!strncmp(*entry, "WEFT_TRACE=", 11))
-            path = *entry + 11;
-    return path;
-}
-
-void weft_i_attempt_write_traces(weft_i_attempt *attempt)
-{
-    const char *path = trace_path(attempt);
-    for (int rank = 0; *path && rank < attempt->opts->ranks; rank++) {
-        const weft_i_rank_record *record = weft_i_job_rank(weft_i_job_of(attempt->job), rank);
-        weft_i_errors before;
-        if (!attempt->endings[rank].deserted)
-            continue;
-        weft_i_errors_save(&before);
-        if (weft_i_job_write_trace(record, rank, path) < 0)
-            weft_i_lines_say(&attempt->lines, "weft: no trace of rank %d: %s", rank,
-                             weft_last_error());
-        weft_i_errors_restore(&before);
-    }
 }

@@ -7,11 +7,13 @@
 #ifndef WEFT_LAUNCH_ATTEMPT_H
 #define WEFT_LAUNCH_ATTEMPT_H
 
-#include "fabric/job.h"
+#include "fabric/world/job.h"
 #include "launch/cause.h"
+#include "launch/host_list.h"
 #include "launch/launch_env.h"
 #include "launch/lines.h"
 #include "launch/stdin.h"
+#include "launch/uplink.h"
 #include "weft/launch.h"
 
 /* How hard we press the ranks to end.  It only ever grows. */
@@ -37,6 +39,10 @@ typedef struct weft_i_attempt {
     int restarts;         /* attempts before this one */
     int64_t deadline;     /* of the job */
     int64_t grace_ns;
+    weft_i_seating place;          /* of the ranks here among all; no world: they are all */
+    weft_i_uplink *uplink;         /* to the launcher that started this one; NULL: none did */
+    const weft_i_host_list *hosts; /* where the ranks are; NULL: all here */
+    struct weft_i_fleet *fleet;    /* if there are hosts: what reaches them */
 
     weft_i_segment *job;
     weft_i_launch_env env;
@@ -71,10 +77,25 @@ weft_status weft_i_attempt_run(weft_i_attempt *attempt);
  */
 void weft_i_attempt_close(weft_i_attempt *attempt);
 
+/* The ranks, wherever they are, get a signal; are pressed to end, ever harder; and what each does is
+ * told. */
+void weft_i_attempt_signal(weft_i_attempt *attempt, int signal);
+void weft_i_attempt_press(weft_i_attempt *attempt, weft_i_press press);
+void weft_i_attempt_tell_states(weft_i_attempt *attempt);
+
+/* Signals to the launcher, and what the clock asks of a job wherever its ranks are. */
+void weft_i_attempt_take_signals(weft_i_attempt *attempt);
+void weft_i_attempt_take_clock(weft_i_attempt *attempt, int64_t now);
+bool weft_i_attempt_wants_end(const weft_i_attempt *attempt);
+int weft_i_attempt_time_left(const weft_i_attempt *attempt); /* as poll takes it */
+
 /* Writes the traces (WEFT_TRACE) of ranks that could not do it: those that ended in the job. */
 void weft_i_attempt_write_traces(weft_i_attempt *attempt);
 
-/* What a rank was doing, from its flight record: at most `count` lines to standard error. */
-void weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, size_t count);
+/* What a rank was doing, from its flight record, oldest first: at most `count` lines; false if there
+ * is nothing.  The second tells it on standard error. */
+bool weft_i_attempt_record_text(weft_i_attempt *attempt, int rank, size_t count, char *out,
+                                size_t bytes);
+bool weft_i_attempt_tell_record(weft_i_attempt *attempt, int rank, const char *title, size_t count);
 
 #endif

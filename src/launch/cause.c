@@ -2,7 +2,7 @@
 /* Reads the ends of the ranks.  See cause.h. */
 #include "launch/cause.h"
 
-#include "base/status.h"
+#include "base/report/status.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 /* Equal messages of several ranks, which become one. */
 #include "launch/chorus.h"
 
-#include "base/assert.h"
-#include "base/text.h"
+#include "base/os/assert.h"
+#include "base/report/text.h"
 
 #include <ctype.h>
 #include <stdio.h>

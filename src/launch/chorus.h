@@ -12,7 +12,7 @@
 #ifndef WEFT_LAUNCH_CHORUS_H
 #define WEFT_LAUNCH_CHORUS_H
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 enum {
     WEFT_I_CHORUS_HELD = 32,    /* messages at once */

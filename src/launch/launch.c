@@ -5,21 +5,32 @@
  */
 #include "weft/launch.h"
 
-#include "base/env.h"
-#include "base/room.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/machine/room.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
+#include "base/report/text.h"
 #include "launch/attempt.h"
+#include "launch/caught.h"
+#include "launch/fleet.h"
+#include "launch/rsh.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
-typedef struct signals {
-    int fd;          /* -1: not ours to pass on */
-    sigset_t before; /* what was blocked: restored afterwards, and given to the ranks */
-} signals;
+static weft_status check_hosts(const weft_launch_opts *opts)
+{
+    if (!opts->hosts)
+        return WEFT_OK;
+    if (opts->body)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "launch: ranks on several hosts run a program, not a function");
+    if (opts->flags & WEFT_LAUNCH_NO_CAPTURE)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "launch: output of ranks on several hosts has to be captured");
+    return weft_i_rsh_check(opts->rsh ? opts->rsh : WEFT_LAUNCH_RSH);
+}
 
 static weft_status check(const weft_launch_opts *opts)
 {
@@ -36,6 +47,7 @@ static weft_status check(const weft_launch_opts *opts)
     if ((opts->flags & WEFT_LAUNCH_NO_CAPTURE) && opts->log_dir)
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "launch: output that is not captured cannot be logged");
+    WEFT_TRY(check_hosts(opts));
     for (int fd = 0; fd < 3; fd++)
         if (!weft_i_os_is_open(fd))
             return weft_i_fail(WEFT_ERR_STATE, "launch: descriptor %d (standard %s) is closed", fd,
@@ -43,30 +55,6 @@ static weft_status check(const weft_launch_opts *opts)
                                : fd == 1 ? "output"
                                          : "error");
     return WEFT_OK;
-}
-
-static weft_status take_signals(signals *taken, bool pass_on)
-{
-    static const int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
-    sigset_t held;
-    taken->fd = -1;
-    weft_i_os_signals_hold(passed, pass_on ? sizeof passed / sizeof *passed : 0, &held,
-                           &taken->before);
-    if (!pass_on)
-        return WEFT_OK;
-    taken->fd = WEFT_OS->signalfd(&held);
-    if (taken->fd >= 0)
-        return WEFT_OK;
-    weft_status status = weft_i_fail_errno(errno, "launch: taking signals");
-    weft_i_os_signals_restore(&taken->before);
-    return status;
-}
-
-static void give_signals_back(const signals *taken)
-{
-    if (taken->fd >= 0)
-        WEFT_OS->close(taken->fd);
-    weft_i_os_signals_restore(&taken->before);
 }
 
 /* How a rank ended, as its exit status and its last words tell it. */
@@ -152,6 +140,29 @@ static void tell_deserters(weft_i_attempt *attempt)
                          count, ranks);
 }
 
+/* " on host b": only where there are several. */
+static const char *host_of(const weft_i_attempt *attempt, int rank, char out[300])
+{
+    *out = 0;
+    for (int i = 0; attempt->hosts && i < attempt->hosts->count; i++)
+        if (rank >= attempt->hosts->hosts[i].first)
+            snprintf(out, 300, " on host %s", attempt->hosts->hosts[i].name);
+    return out;
+}
+
+/* A host was lost before any rank failed: what the ranks say follows from that. */
+static bool tell_lost_host(weft_i_attempt *attempt, int first)
+{
+    char name[320];
+    const weft_i_fleet *fleet = attempt->fleet;
+    if (!fleet || !weft_i_fleet_lost_before(fleet, first))
+        return false;
+    weft_i_fleet_host_text(fleet, fleet->lost, name, sizeof name);
+    weft_i_lines_say(&attempt->lines, "weft: %s was lost first: %s", name, fleet->loss);
+    tell_others(attempt, -1);
+    return true;
+}
+
 static void tell(weft_i_attempt *attempt, int first)
 {
     if (attempt->opts->flags & WEFT_LAUNCH_QUIET)
@@ -161,10 +172,10 @@ static void tell(weft_i_attempt *attempt, int first)
                          strerror(attempt->lines.log_error));
     if (attempt->timed_out)
         return;
-    if (first < 0) {
+    if (first < 0 && !attempt->interrupted && !tell_lost_host(attempt, first))
         tell_deserters(attempt);
+    if (first < 0 && !attempt->interrupted)
         return;
-    }
     if (attempt->interrupted) {
         weft_i_lines_say(&attempt->lines, "weft: interrupted by SIG%s",
                          sigabbrev_np(attempt->interrupted));
@@ -172,21 +183,33 @@ static void tell(weft_i_attempt *attempt, int first)
         return;
     }
     char how[160];
-    weft_i_record_entry entry;
+    if (tell_lost_host(attempt, first))
+        return;
     tell_how(attempt, first, how, sizeof how);
-    weft_i_lines_say(&attempt->lines, "weft: rank %d of %d failed%s: %s", first,
-                     attempt->opts->ranks, attempt->opts->ranks > 1 ? " first" : "", how);
+    char where[300];
+    weft_i_lines_say(&attempt->lines, "weft: rank %d of %d failed%s%s: %s", first,
+                     attempt->opts->ranks, attempt->opts->ranks > 1 ? " first" : "",
+                     host_of(attempt, first, where), how);
     tell_memory(attempt, first);
     tell_last_lines(attempt, first);
-    if (weft_i_record_last(&weft_i_job_rank(weft_i_job_of(attempt->job), first)->record, &entry)) {
-        weft_i_lines_say(&attempt->lines, "weft: its last operations:");
-        weft_i_attempt_tell_record(attempt, first, 5);
-    }
+    weft_i_attempt_tell_record(attempt, first, "weft: its last operations:", 5);
     tell_others(attempt, first);
+}
+
+/* Of a job whose ranks are on several hosts; `code` is what the ranks say. */
+static int conclude_hosts(const weft_i_attempt *attempt, int first, int code)
+{
+    if (attempt->interrupted && first < 0) /* before the ranks ran */
+        return 128 + attempt->interrupted;
+    return weft_i_fleet_lost_before(attempt->fleet, first) && !attempt->interrupted
+               ? WEFT_LAUNCH_HOST_LOST
+               : code;
 }
 
 static int conclude(weft_i_attempt *attempt, weft_launch_end *end)
 {
+    if (attempt->fleet)
+        weft_i_fleet_sort_ends(attempt->fleet);
     int first = weft_i_cause_first(attempt->endings, attempt->opts->ranks);
     int status = first < 0 ? 0 : attempt->endings[first].status;
     for (int rank = 0; first >= 0 && !weft_i_cause_failed(status); rank++)
@@ -200,7 +223,10 @@ static int conclude(weft_i_attempt *attempt, weft_launch_end *end)
                              .restarts = attempt->restarts};
     tell(attempt, first);
     weft_i_attempt_write_traces(attempt);
-    return attempt->timed_out ? WEFT_LAUNCH_TIMED_OUT : weft_i_cause_code(status);
+    int code = weft_i_cause_code(status);
+    if (attempt->timed_out)
+        return WEFT_LAUNCH_TIMED_OUT;
+    return attempt->fleet ? conclude_hosts(attempt, first, code) : code;
 }
 
 /* One attempt; its exit status, or a negative weft_status. */
@@ -222,29 +248,46 @@ static int run_attempt(weft_i_attempt *attempt, weft_launch_end *end)
     return result;
 }
 
-int weft_launch(const weft_launch_opts *opts)
+/* Attempts until one succeeds, or no more shall be made. */
+static int run_attempts(const weft_launch_opts *opts, const weft_i_host_list *hosts,
+                        const weft_i_caught *taken, int64_t grace_ms)
 {
-    signals taken;
     weft_launch_end end = {.first_rank = -1};
-    int64_t grace_ms = 0;
-    int result;
-    WEFT_TRY(check(opts));
-    WEFT_TRY(weft_i_env_number(WEFT_I_ENV_KILL_GRACE, &grace_ms));
-    WEFT_TRY(take_signals(&taken, opts->flags & WEFT_LAUNCH_SIGNALS));
     int64_t deadline = weft_i_os_deadline(opts->timeout_ms);
+    int result = 0;
     for (int restarts = 0;; restarts++) {
         weft_i_attempt attempt = {.opts = opts,
-                                  .mask = &taken.before,
-                                  .signal_fd = taken.fd,
+                                  .mask = &taken->before,
+                                  .signal_fd = taken->fd,
                                   .restarts = restarts,
                                   .deadline = deadline,
-                                  .grace_ns = grace_ms * 1000000};
+                                  .grace_ns = grace_ms * 1000000,
+                                  .hosts = hosts};
         result = run_attempt(&attempt, &end);
         if (result <= 0 || end.timed_out || end.interrupted || restarts == opts->max_restarts)
             break;
     }
-    give_signals_back(&taken);
     if (opts->end)
         *opts->end = end;
+    return result;
+}
+
+int weft_launch(const weft_launch_opts *opts)
+{
+    weft_i_caught taken;
+    weft_i_host_list hosts = {.hosts = NULL};
+    int64_t grace_ms = 0;
+    WEFT_TRY(check(opts));
+    WEFT_TRY(weft_i_env_number(WEFT_I_ENV_KILL_GRACE, &grace_ms));
+    weft_launch_opts own = *opts;
+    if (opts->hosts)
+        WEFT_TRY(weft_i_host_list_read(opts->hosts, opts->ranks, &hosts));
+    own.ranks = opts->hosts ? hosts.ranks : opts->ranks;
+    int result = (int)weft_i_caught_take(&taken, opts->flags & WEFT_LAUNCH_SIGNALS);
+    if (result == WEFT_OK) {
+        result = run_attempts(&own, opts->hosts ? &hosts : NULL, &taken, grace_ms);
+        weft_i_caught_give_back(&taken);
+    }
+    weft_i_host_list_free(&hosts);
     return result;
 }

@@ -5,8 +5,8 @@
  */
 #include "launch/launch_env.h"
 
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +35,31 @@ static size_t put(char **list, size_t count, const char *entry)
     return at == count ? count + 1 : count;
 }
 
-weft_status weft_i_launch_env_make(weft_i_launch_env *env, int ranks, int job_fd, int port,
-                                   int restarts, const char *const *extra)
+/* The variables that are the same for all ranks here; how many. */
+static int set_own(weft_i_launch_env *env, const weft_i_seating *at, int ranks, int job_fd,
+                   int restarts)
+{
+    enum { WIDTH = sizeof env->own[0] };
+    int count = 2; /* behind RANK and LOCAL_RANK */
+    snprintf(env->own[count++], WIDTH, "WORLD_SIZE=%d", at->world);
+    snprintf(env->own[count++], WIDTH, "LOCAL_WORLD_SIZE=%d", ranks);
+    snprintf(env->own[count++], WIDTH, "GROUP_RANK=%d", at->host);
+    snprintf(env->own[count++], WIDTH, "GROUP_WORLD_SIZE=%d", at->hosts);
+    snprintf(env->own[count++], WIDTH, "MASTER_ADDR=%s", at->master);
+    snprintf(env->own[count++], WIDTH, "MASTER_PORT=%d", at->master_port);
+    snprintf(env->own[count++], WIDTH, "WEFT_JOB_FD=%d", job_fd);
+    snprintf(env->own[count++], WIDTH, "WEFT_RESTART_COUNT=%d", restarts);
+    if (at->world == ranks)
+        return count;
+    bool six = strchr(at->master, ':');
+    snprintf(env->own[count++], WIDTH, "WEFT_STORE_ADDR=%s%s%s:%d", six ? "[" : "", at->master,
+             six ? "]" : "", at->store_port);
+    snprintf(env->own[count++], WIDTH, "WEFT_TOKEN=%s", at->token);
+    return count;
+}
+
+weft_status weft_i_launch_env_make(weft_i_launch_env *env, const weft_i_seating *place, int ranks,
+                                   int job_fd, int restarts, const char *const *extra)
 {
     size_t inherited = count_of((const char *const *)environ);
     size_t total = inherited + WEFT_I_LAUNCH_ENV_OWN + count_of(extra) + 1, count = 0;
@@ -49,15 +72,10 @@ weft_status weft_i_launch_env_make(weft_i_launch_env *env, int ranks, int job_fd
                            "launch: no memory for the environment of the ranks");
     for (; count < inherited; count++)
         env->list[count] = environ[count];
+    env->first = place->first;
     weft_i_launch_env_set_rank(env, 0);
-    snprintf(env->own[2], sizeof env->own[2], "WORLD_SIZE=%d", ranks);
-    snprintf(env->own[3], sizeof env->own[3], "LOCAL_WORLD_SIZE=%d", ranks);
-    snprintf(env->own[4], sizeof env->own[4], "GROUP_RANK=0");
-    snprintf(env->own[5], sizeof env->own[5], "MASTER_ADDR=127.0.0.1");
-    snprintf(env->own[6], sizeof env->own[6], "MASTER_PORT=%d", port);
-    snprintf(env->own[7], sizeof env->own[7], "WEFT_JOB_FD=%d", job_fd);
-    snprintf(env->own[8], sizeof env->own[8], "WEFT_RESTART_COUNT=%d", restarts);
-    for (int i = 0; i < WEFT_I_LAUNCH_ENV_OWN; i++)
+    int own = set_own(env, place, ranks, job_fd, restarts);
+    for (int i = 0; i < own; i++)
         count = put(env->list, count, env->own[i]);
     for (size_t i = 0; extra && extra[i]; i++)
         count = put(env->list, count, extra[i]);
@@ -67,7 +85,7 @@ weft_status weft_i_launch_env_make(weft_i_launch_env *env, int ranks, int job_fd
 
 void weft_i_launch_env_set_rank(weft_i_launch_env *env, int rank)
 {
-    snprintf(env->own[0], sizeof env->own[0], "RANK=%d", rank);
+    snprintf(env->own[0], sizeof env->own[0], "RANK=%d", env->first + rank);
     snprintf(env->own[1], sizeof env->own[1], "LOCAL_RANK=%d", rank);
 }
 

@@ -7,9 +7,11 @@
  */
 #include "launch/lines.h"
 
-#include "base/assert.h"
-#include "base/file.h"
-#include "base/status.h"
+#include "base/os/assert.h"
+#include "base/os/file.h"
+#include "base/report/file_open.h"
+#include "base/report/status.h"
+#include "base/report/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -202,6 +204,17 @@ static bool widen(weft_i_stream *stream)
     return true;
 }
 
+/* To the launcher on another host, which makes lines of it. */
+static void relay(weft_i_lines *lines, weft_i_stream *stream, size_t count)
+{
+    int at = (int)(stream - lines->streams);
+    weft_i_wire_writer to = weft_i_frame_begin(lines->relay, WEFT_I_FRAME_OUTPUT, count + 8);
+    weft_i_wire_put_u32(&to, (uint32_t)(lines->first + at / 2));
+    weft_i_wire_put_u32(&to, (uint32_t)(at % 2));
+    weft_i_wire_put_bytes(&to, stream->bytes, count);
+    weft_i_frame_end(lines->relay, &to);
+}
+
 /* Reads once; poll said it does not block. */
 static void read_stream(weft_i_lines *lines, weft_i_stream *stream)
 {
@@ -216,10 +229,47 @@ static void read_stream(weft_i_lines *lines, weft_i_stream *stream)
         close_stream(stream);
         return;
     }
+    if (lines->relay) {
+        relay(lines, stream, (size_t)n);
+        return;
+    }
     keep_tail(stream, at, (size_t)n);
     write_log(lines, stream, at, (size_t)n);
     stream->used += (size_t)n;
     emit_lines(lines, stream);
+}
+
+/* The buffer is made at the first byte. */
+static weft_status make_buffer(weft_i_stream *stream)
+{
+    if (stream->bytes)
+        return WEFT_OK;
+    stream->bytes = WEFT_OS->alloc(STREAM_ROOM);
+    if (!stream->bytes)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "launch: no memory for a line buffer");
+    stream->room = STREAM_ROOM;
+    return WEFT_OK;
+}
+
+weft_status weft_i_lines_feed(weft_i_lines *lines, int rank, bool is_error, const void *bytes,
+                              size_t count)
+{
+    weft_i_stream *stream = &lines->streams[2 * rank + is_error];
+    const char *at = bytes;
+    WEFT_TRY(make_buffer(stream));
+    keep_tail(stream, at, count);
+    write_log(lines, stream, at, count);
+    while (count) {
+        if (stream->used == stream->room && !widen(stream))
+            emit_rest(lines, stream);
+        size_t room = stream->room - stream->used, piece = count < room ? count : room;
+        memcpy(stream->bytes + stream->used, at, piece);
+        stream->used += piece;
+        at += piece;
+        count -= piece;
+        emit_lines(lines, stream);
+    }
+    return WEFT_OK;
 }
 
 /*
@@ -240,10 +290,16 @@ static bool is_full(const weft_i_sink *sink)
     return sink && !sink->broken && sink->used >= QUEUE_LIMIT;
 }
 
+bool weft_i_lines_full(const weft_i_lines *lines)
+{
+    return is_full(&lines->sinks[0]) || is_full(&lines->sinks[1]) ||
+           (lines->relay && weft_i_frame_waiting(lines->relay) >= WEFT_I_FRAME_FULL);
+}
+
 size_t weft_i_lines_poll(const weft_i_lines *lines, struct pollfd *fds)
 {
     size_t count = 0;
-    for (int i = 0; i < 2 * lines->ranks; i++)
+    for (int i = 0; i < 2 * lines->ranks && !(lines->relay && weft_i_lines_full(lines)); i++)
         if (lines->streams[i].fd >= 0 && !is_full(lines->streams[i].sink))
             fds[count++] = (struct pollfd){.fd = lines->streams[i].fd, .events = POLLIN};
     for (int i = 0; i < 2; i++)
@@ -309,14 +365,16 @@ void weft_i_lines_end(weft_i_lines *lines, int rank)
 bool weft_i_lines_stuck(const weft_i_lines *lines, int rank)
 {
     for (int i = 2 * rank; i < 2 * rank + 2; i++)
-        if (lines->streams[i].fd >= 0 && is_full(lines->streams[i].sink))
+        if (lines->streams[i].fd >= 0 &&
+            (lines->relay ? weft_i_lines_full(lines) : is_full(lines->streams[i].sink)))
             return true;
     return false;
 }
 
 size_t weft_i_lines_pending(const weft_i_lines *lines)
 {
-    return lines->sinks[0].used + lines->sinks[1].used;
+    return lines->sinks[0].used + lines->sinks[1].used +
+           (lines->relay ? weft_i_frame_waiting(lines->relay) : 0);
 }
 
 void weft_i_lines_drop(weft_i_lines *lines)
@@ -359,6 +417,10 @@ void weft_i_lines_say(weft_i_lines *lines, const char *format, ...)
     weft_i_lines_flush(lines);
     if (n < 0 || sink->broken)
         return;
+    if (lines->relay) {
+        weft_i_frame_put(lines->relay, WEFT_I_FRAME_SAY, text, strlen(text));
+        return;
+    }
     size_t length = strlen(text);
     text[length++] = '\n';
     if (!reserve(sink, length + 1))
@@ -382,9 +444,7 @@ void weft_i_lines_tail(const weft_i_lines *lines, int rank, int count, char *out
         start--;
     memmove(out, out + start, length - start);
     out[length - start] = 0;
-    for (char *c = out; *c; c++)
-        if ((unsigned char)*c < ' ' && *c != '\n' && *c != '\t')
-            *c = '?'; /* control characters of a broken line must not reach the terminal twice */
+    weft_i_text_tame(out, true); /* controls of a broken line must not reach the terminal twice */
 }
 
 static void make_prefix(char *out, size_t bytes, int rank, bool colour)
@@ -459,8 +519,8 @@ static weft_status open_streams(weft_i_lines *lines, const char *log_dir, bool a
     return WEFT_OK;
 }
 
-weft_status weft_i_lines_open(weft_i_lines *lines, int ranks, bool prefixes, const char *log_dir,
-                              bool append_to, bool show)
+/* All streams closed, without a way out. */
+static weft_status make_streams(weft_i_lines *lines, int ranks, bool prefixes)
 {
     *lines = (weft_i_lines){.ranks = ranks,
                             .prefixes = prefixes,
@@ -474,6 +534,22 @@ weft_status weft_i_lines_open(weft_i_lines *lines, int ranks, bool prefixes, con
     }
     for (int i = 0; i < 2 * ranks; i++)
         lines->streams[i].fd = lines->streams[i].log = -1;
+    return WEFT_OK;
+}
+
+weft_status weft_i_lines_open_relay(weft_i_lines *lines, int ranks, int first,
+                                    weft_i_frame_out *relay)
+{
+    WEFT_TRY(make_streams(lines, ranks, false));
+    lines->relay = relay;
+    lines->first = first;
+    return WEFT_OK;
+}
+
+weft_status weft_i_lines_open(weft_i_lines *lines, int ranks, bool prefixes, const char *log_dir,
+                              bool append_to, bool show)
+{
+    WEFT_TRY(make_streams(lines, ranks, prefixes));
     weft_status status = open_streams(lines, log_dir, append_to, show);
     if (status < 0)
         weft_i_lines_close(lines);
@@ -483,10 +559,7 @@ weft_status weft_i_lines_open(weft_i_lines *lines, int ranks, bool prefixes, con
 static weft_status add_stream(weft_i_stream *stream, int *write_end)
 {
     int ends[2];
-    stream->bytes = WEFT_OS->alloc(STREAM_ROOM);
-    if (!stream->bytes)
-        return weft_i_fail(WEFT_ERR_NO_MEMORY, "launch: no memory for a line buffer");
-    stream->room = STREAM_ROOM;
+    WEFT_TRY(make_buffer(stream));
     if (WEFT_OS->pipe(ends))
         return weft_i_fail_errno(errno, "launch: making a pipe for a rank's output");
     stream->fd = ends[0];

@@ -8,8 +8,9 @@
 #ifndef WEFT_LAUNCH_LINES_H
 #define WEFT_LAUNCH_LINES_H
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "launch/chorus.h"
+#include "launch/frame.h"
 #include "weft/status.h"
 
 enum { WEFT_I_LINES_TAIL = 2048 };
@@ -41,10 +42,12 @@ typedef struct weft_i_stream {
 typedef struct weft_i_lines {
     int ranks;
     bool prefixes;
-    int log_error;          /* errno of the first log write that failed */
-    weft_i_stream *streams; /* 2 * rank: standard output; 2 * rank + 1: standard error */
-    weft_i_chorus chorus;   /* messages that wait for others that are equal */
-    weft_i_sink sinks[2];   /* the second is not used if both are one file */
+    int log_error;           /* errno of the first log write that failed */
+    weft_i_stream *streams;  /* 2 * rank: standard output; 2 * rank + 1: standard error */
+    weft_i_chorus chorus;    /* messages that wait for others that are equal */
+    weft_i_sink sinks[2];    /* the second is not used if both are one file */
+    weft_i_frame_out *relay; /* all that is written goes there instead; NULL: it stays here */
+    int first;               /* of a relay: the world rank of rank 0 */
 } weft_i_lines;
 
 /* `log_dir` NULL: no logs; `append` keeps what is in them; `show`: lines go to descriptors 1 and 2.
@@ -52,6 +55,17 @@ typedef struct weft_i_lines {
 weft_status weft_i_lines_open(weft_i_lines *lines, int ranks, bool prefixes, const char *log_dir,
                               bool append, bool show);
 void weft_i_lines_close(weft_i_lines *lines);
+
+/* The same for ranks whose output is shown by a launcher on another host. */
+weft_status weft_i_lines_open_relay(weft_i_lines *lines, int ranks, int first,
+                                    weft_i_frame_out *relay);
+
+/* What a relay sent: output of a rank, as if it came from its pipe; `is_error`: its standard error. */
+weft_status weft_i_lines_feed(weft_i_lines *lines, int rank, bool is_error, const void *bytes,
+                              size_t count);
+
+/* Is a queue so full that no more should be fed? */
+bool weft_i_lines_full(const weft_i_lines *lines);
 
 /* Makes the two pipes of a rank; the writing ends are for the child and belong to the caller. */
 weft_status weft_i_lines_add(weft_i_lines *lines, int rank, int *out, int *err);

@@ -1,23 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Feeds a terminal's input to rank 0.  See stdin.h. */
+/* Feeds a terminal's input, or that of another host, to rank 0.  See stdin.h. */
 #include "launch/stdin.h"
 
-#include "base/status.h"
+#include "base/report/status.h"
 
 #include <errno.h>
+#include <string.h>
 
-weft_status weft_i_stdin_open(weft_i_stdin *input, int *child_in)
+static weft_status open_pipe(weft_i_stdin *input, int *child_in)
 {
     int ends[2];
-    input->fd = *child_in = -1;
-    input->start = input->used = 0;
-    if (!weft_i_os_is_terminal(0))
-        return WEFT_OK;
     if (WEFT_OS->pipe(ends))
         return weft_i_fail_errno(errno, "launch: making a pipe for the input of rank 0");
     *child_in = ends[0];
     input->fd = ends[1];
     return WEFT_OK;
+}
+
+weft_status weft_i_stdin_open(weft_i_stdin *input, int *child_in)
+{
+    input->fd = *child_in = -1;
+    input->start = input->used = 0;
+    return weft_i_os_is_terminal(0) ? open_pipe(input, child_in) : WEFT_OK;
+}
+
+weft_status weft_i_stdin_open_fed(weft_i_stdin *input, int *child_in)
+{
+    *input = (weft_i_stdin){.fd = -1, .fed = true};
+    *child_in = -1;
+    return open_pipe(input, child_in);
+}
+
+void weft_i_stdin_feed(weft_i_stdin *input, const void *bytes, size_t count)
+{
+    if (!weft_i_stdin_hungry(input))
+        return;
+    input->start = 0;
+    input->used = count < sizeof input->bytes ? count : sizeof input->bytes;
+    memcpy(input->bytes, bytes, input->used);
+    input->ends = !count;
+    if (!count)
+        weft_i_stdin_close(input);
 }
 
 void weft_i_stdin_close(weft_i_stdin *input)
@@ -33,7 +56,7 @@ size_t weft_i_stdin_poll(const weft_i_stdin *input, struct pollfd *fds)
         return 0;
     /* Even with nothing to write: poll reports when the rank has closed its end. */
     fds[0] = (struct pollfd){.fd = input->fd, .events = input->used ? POLLOUT : 0};
-    if (input->used || !weft_i_os_in_foreground(0))
+    if (input->used || input->fed || !weft_i_os_in_foreground(0))
         return 1;
     fds[1] = (struct pollfd){.fd = 0, .events = POLLIN};
     return 2;

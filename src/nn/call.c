@@ -11,7 +11,7 @@
  */
 #include "grad/node.h"
 #include "nn/module.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 #include <string.h>
 
@@ -242,6 +242,10 @@ static weft_status call_held(weft_module *module, weft_tensor **out, int outs,
 static weft_status check_call(const weft_module *module, int outs, weft_tensor *const *in, int ins)
 {
     WEFT_TRY(weft_i_module_check("weft_module_call", module));
+    if (!module->forward && !module->forward_list)
+        return weft_i_fail(WEFT_ERR_STATE,
+                           "weft_module_call: this module is a container: it was made without a "
+                           "function, so there is nothing to call but its children");
     bool one = !module->forward_list;
     if (outs < 1 || outs > WEFT_MODULE_VALUES || ins < 0 || ins > WEFT_MODULE_VALUES ||
         (ins && !in) || (one && (ins != 1 || outs != 1)))

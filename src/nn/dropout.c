@@ -2,7 +2,7 @@
 /* Dropout, and the operation it is. */
 #include "nn/dropout.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "nn/layer.h"
 #include "weft/nn.h"
 #include "weft/op.h"

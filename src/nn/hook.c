@@ -2,9 +2,9 @@
 /* The hooks of modules: their lists, and how a list runs. */
 #include "nn/module.h"
 
-#include "base/assert.h"
-#include "base/os.h"
-#include "tensor/eye.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
+#include "tensor/object/eye.h"
 
 #include <string.h>
 

@@ -1,15 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers. */
+/* Linear layers.  The weight is the first entry; once it is encoded, its codes are, and the scales the
+ * last. */
 #include "nn/layer.h"
 #include "weft/nn.h"
 #include "weft/op.h"
+#include "weft/quantize.h"
 
 #include <math.h>
+#include <string.h>
+
+bool weft_i_linear_is_coded(const weft_module *module)
+{
+    return module->count > 0 && module->entries[0].kind == WEFT_I_ENTRY_BUFFER;
+}
+
+weft_tensor *weft_i_linear_bias(const weft_module *module)
+{
+    int tensors = weft_i_linear_is_coded(module) ? 3 : 2;
+    return module->count < tensors ? NULL : weft_i_module_tensor(module, 1);
+}
+
+weft_tensor *weft_i_linear_product(const weft_module *module, weft_tensor *x, weft_tensor *bias)
+{
+    weft_tensor *first = weft_i_module_tensor(module, 0);
+    if (!weft_i_linear_is_coded(module))
+        return weft_linear(x, first, bias);
+    return weft_quantized_linear(x, first, weft_i_module_tensor(module, module->count - 1), bias);
+}
+
+weft_status weft_i_linear_encode(weft_module *module, weft_tensor *codes, weft_tensor *scales)
+{
+    WEFT_TRY(weft_module_add_buffer(module, "scales", scales));
+    weft_i_entry *entry = &module->entries[0];
+    weft_i_object_drop(entry->tensor);
+    strcpy(entry->name, "codes");
+    entry->kind = WEFT_I_ENTRY_BUFFER;
+    entry->tensor = weft_i_object_hold(codes);
+    return WEFT_OK;
+}
 
 static weft_tensor *forward(weft_module *self, weft_tensor *x, void *user)
 {
     (void)user;
-    return weft_linear(x, weft_i_module_tensor(self, 0), weft_i_module_tensor(self, 1));
+    return weft_i_linear_product(self, x, weft_i_linear_bias(self));
 }
 
 static weft_module *new_linear(const char *what, int64_t in, int64_t out, bool bias)

@@ -2,10 +2,9 @@
 /* Modules: what they are made of, and how it is found by name. */
 #include "nn/module.h"
 
-#include "base/os.h"
-#include "base/text.h"
+#include "base/os/os.h"
 #include "nn/ops.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 #include <string.h>
 
@@ -27,6 +26,8 @@ static void destroy(weft_i_object *object)
     for (int i = module->count - 1; i >= 0; i--)
         weft_i_object_drop(module->entries[i].object);
     WEFT_OS->free(module->entries);
+    for (int i = 0; i < WEFT_I_MODULE_PARTS; i++)
+        weft_i_object_drop(module->part[i]);
     if (module->release)
         module->release(module->user);
     weft_i_object_free(object);
@@ -43,11 +44,15 @@ static weft_module *new_module(const char *kind, void *user)
     return module;
 }
 
+/* Without a function it only holds what is put into it. */
+static const char *kind_of(bool has_function)
+{
+    return has_function ? "module" : "container";
+}
+
 weft_module *weft_module_new(weft_forward forward, void *user)
 {
-    if (!forward)
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_module_new: no forward function");
-    weft_module *module = new_module("module", user);
+    weft_module *module = new_module(kind_of(forward), user);
     if (module)
         module->forward = forward;
     return module;
@@ -55,9 +60,7 @@ weft_module *weft_module_new(weft_forward forward, void *user)
 
 weft_module *weft_module_new_list(weft_forward_list forward, void *user)
 {
-    if (!forward)
-        return weft_i_null(WEFT_ERR_INVALID_ARG, "weft_module_new_list: no forward function");
-    weft_module *module = new_module("module", user);
+    weft_module *module = new_module(kind_of(forward), user);
     if (module)
         module->forward_list = forward;
     return module;
@@ -80,6 +83,14 @@ weft_module *weft_i_module_new_kind(const char *kind, weft_forward forward, void
     return module;
 }
 
+weft_module *weft_i_module_new_kind_list(const char *kind, weft_forward_list forward, void *user)
+{
+    weft_module *module = weft_i_module_new_kind(kind, NULL, user);
+    if (module)
+        module->forward_list = forward;
+    return module;
+}
+
 weft_status weft_module_own_user(weft_module *module, void (*release)(void *user))
 {
     WEFT_TRY(weft_i_module_check("weft_module_own_user", module));
@@ -92,9 +103,10 @@ weft_status weft_module_own_user(weft_module *module, void (*release)(void *user
 
 /* -- names -- */
 
-/* The entry of this name, `length` bytes, or NULL. */
-static weft_i_entry *find_part(const weft_module *module, const char *name, size_t length)
+weft_i_entry *weft_i_module_entry(const weft_module *module, const char *name, size_t length)
 {
+    if (length >= WEFT_I_NAME_PART)
+        return NULL;
     for (int i = 0; i < module->count; i++)
         if (!strncmp(module->entries[i].name, name, length) && module->entries[i].name[length] == 0)
             return &module->entries[i];
@@ -106,8 +118,7 @@ static weft_i_entry *find(const weft_module *module, const char *name)
 {
     for (;;) {
         size_t length = strcspn(name, ".");
-        weft_i_entry *entry =
-            length && length < WEFT_I_NAME_PART ? find_part(module, name, length) : NULL;
+        weft_i_entry *entry = length ? weft_i_module_entry(module, name, length) : NULL;
         if (!entry || !name[length])
             return entry;
         if (entry->kind != WEFT_I_ENTRY_CHILD)
@@ -115,18 +126,6 @@ static weft_i_entry *find(const weft_module *module, const char *name)
         module = entry->child;
         name += length + 1;
     }
-}
-
-/* What is there instead: the names of the module itself. */
-static weft_status refuse_name(const weft_module *module, const char *what, const char *name)
-{
-    char list[512] = "";
-    weft_i_text text = {list, sizeof list, 0};
-    for (int i = 0; i < module->count && text.used < sizeof list - WEFT_I_NAME_PART - 8; i++)
-        weft_i_text_put(&text, "%s\"%s\"%s", i ? ", " : "", module->entries[i].name,
-                        module->entries[i].kind == WEFT_I_ENTRY_CHILD ? " (a child)" : "");
-    return weft_i_fail(WEFT_ERR_NOT_FOUND, "%s: the %s has no \"%s\"; it has %s", what,
-                       module->kind, name, text.used ? list : "nothing");
 }
 
 /* The entry of this name and kind; NULL and an error if there is none. */
@@ -140,7 +139,7 @@ static weft_i_entry *find_kind(const weft_module *module, const char *what, cons
     weft_i_entry *entry = find(module, name);
     if (entry && entry->kind == kind)
         return entry;
-    refuse_name(module, what, name);
+    weft_i_module_refuse_name(module, what, name);
     return NULL;
 }
 
@@ -197,24 +196,32 @@ static weft_status check_name(const weft_module *module, const char *what, const
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "%s: \"%.80s\" is no name; it has 1 to %d characters and no dot", what,
                            name ? name : "", WEFT_I_NAME_PART - 1);
-    if (find_part(module, name, length))
+    if (weft_i_module_entry(module, name, length))
         return weft_i_fail(WEFT_ERR_EXISTS, "%s: the %s has a \"%s\" already", what, module->kind,
                            name);
+    return WEFT_OK;
+}
+
+weft_status weft_i_module_reserve(weft_module *module)
+{
+    if (module->count < module->room)
+        return WEFT_OK;
+    int room = module->room ? 2 * module->room : 4;
+    weft_i_entry *entries =
+        WEFT_OS->resize(module->entries, (size_t)room * sizeof *module->entries);
+    if (!entries)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "a %s: no memory for an entry", module->kind);
+    module->entries = entries;
+    module->room = room;
     return WEFT_OK;
 }
 
 static weft_status add(weft_module *module, const char *what, const char *name,
                        weft_i_entry_kind kind, void *object)
 {
-    if (module->count == module->room) {
-        int room = module->room ? 2 * module->room : 4;
-        weft_i_entry *entries =
-            WEFT_OS->resize(module->entries, (size_t)room * sizeof *module->entries);
-        if (!entries)
-            return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s: no memory for \"%s\"", what, name);
-        module->entries = entries;
-        module->room = room;
-    }
+    weft_status status = weft_i_module_reserve(module);
+    if (status < 0)
+        return weft_i_explain(status, "%s: \"%s\"", what, name);
     weft_i_entry *entry = &module->entries[module->count++];
     memset(entry, 0, sizeof *entry);
     strcpy(entry->name, name); /* its length was checked */
@@ -303,7 +310,7 @@ weft_status weft_module_bind(weft_module *module, const char *name, weft_tensor 
     WEFT_TRY(weft_i_module_check("weft_module_bind", module));
     weft_i_entry *entry = name ? find(module, name) : NULL;
     if (!entry || entry->kind == WEFT_I_ENTRY_CHILD)
-        return refuse_name(module, "weft_module_bind", name ? name : "");
+        return weft_i_module_refuse_name(module, "weft_module_bind", name ? name : "");
     WEFT_TRY(check_tensor("weft_module_bind", name, tensor, entry->kind));
     if (weft_i_eye_open)
         WEFT_TRY(bind_captured(module, name, entry, tensor));

@@ -3,7 +3,7 @@
 #ifndef WEFT_NN_MODULE_H
 #define WEFT_NN_MODULE_H
 
-#include "tensor/tensor.h"
+#include "tensor/object/tensor.h"
 #include "weft/module.h"
 
 enum {
@@ -41,17 +41,26 @@ typedef struct weft_i_module_hook {
     weft_tensor *held[];
 } weft_i_module_hook;
 
+/* What a floor above keeps of a module: dropped with it, after its entries. */
+typedef enum weft_i_module_part {
+    WEFT_I_PART_REPLICA, /* it is replicated (parallel/replicate.c) */
+    WEFT_I_PART_UNIT,    /* it is a unit that is sharded (parallel/unit.h) */
+    WEFT_I_PART_CUT,     /* it is cut by a plan (parallel/cut.h) */
+    WEFT_I_MODULE_PARTS
+} weft_i_module_part;
+
 struct weft_module {
     weft_i_object head;
     const char *kind; /* "linear": what messages call it */
     weft_forward forward;
-    weft_forward_list forward_list; /* instead of `forward` */
+    weft_forward_list forward_list; /* instead of `forward`; NULL too: a container */
     void *user;
     void (*release)(void *user); /* NULL: the user's own business */
     weft_i_entry *entries;       /* in the order in which they were added */
     int count, room;
     int hook_count[WEFT_I_HOOK_POINTS];
     weft_i_module_hook *hooks[WEFT_I_HOOK_POINTS][WEFT_I_HOOKS_MAX];
+    weft_i_object *part[WEFT_I_MODULE_PARTS]; /* held; NULL: none */
     int64_t hooks_made;
     int64_t changes; /* of its own structure; weft_module_generation adds those of its children */
     bool training;
@@ -65,6 +74,19 @@ weft_status weft_i_module_check(const char *what, const weft_module *module);
  * has been freed.  `user` may be NULL. */
 weft_module *weft_i_module_new_kind(const char *kind, weft_forward forward, void *user);
 
+/* The same of a function of several tensors. */
+weft_module *weft_i_module_new_kind_list(const char *kind, weft_forward_list forward, void *user);
+
+/* The entry of this name, `length` bytes, or NULL. */
+weft_i_entry *weft_i_module_entry(const weft_module *module, const char *name, size_t length);
+
+/* Makes sure that the next entry finds room. */
+weft_status weft_i_module_reserve(weft_module *module);
+
+/* WEFT_ERR_NOT_FOUND in the name of `what`, with the names beside the one that is not there. */
+weft_status weft_i_module_refuse_name(const weft_module *module, const char *what,
+                                      const char *name);
+
 /* The tensor of an entry, of which a capture takes note. */
 weft_tensor *weft_i_module_read(const weft_module *module, int i);
 
@@ -73,6 +95,11 @@ static inline weft_tensor *weft_i_module_tensor(const weft_module *module, int i
 {
     return i < module->count ? weft_i_module_read(module, i) : NULL;
 }
+
+/* Whatever would make the copy of a state fail half way, for want of elements here or there; `whose`
+ * is what messages call `to`. */
+weft_status weft_i_state_check_elements(const char *whose, const weft_tensor *to,
+                                        const weft_tensor *from);
 
 /* As weft_module_call, but the result is the caller's reference, and in no scope. */
 weft_tensor *weft_i_module_call_held(weft_module *module, weft_tensor *x);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations as modules. */
-#include "base/os.h"
+#include "base/os/os.h"
 #include "nn/module.h"
 #include "weft/nn.h"
 

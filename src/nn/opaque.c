@@ -3,7 +3,7 @@
  * from the tensors that the node sees then. */
 #include "grad/opaque.h"
 #include "nn/module.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -33,4 +33,5 @@ __attribute__((constructor)) static void add_rows(void)
     weft_i_op_add_table(&table);
     weft_i_rule_set(&weft_i_op_parameter, &leaf);
     weft_i_rule_set(&weft_i_op_bind, &binding);
+    weft_i_rule_set(&weft_i_op_recompute, &weft_i_recompute_gradient);
 }

@@ -3,7 +3,10 @@
 #ifndef WEFT_NN_OPS_H
 #define WEFT_NN_OPS_H
 
-#include "tensor/ops.h"
+#include "grad/rule.h"
+#include "tensor/op/ops.h"
+
+extern const weft_i_gradient weft_i_recompute_gradient;
 
 #define OP(name_, params_, flags_, shape_, run_)               \
     extern weft_i_op weft_i_op_##name_;                        \

@@ -2,8 +2,8 @@
 /* What a module has, listed by its full names, and put back. */
 #include "nn/module.h"
 
-#include "base/os.h"
-#include "tensor/eye.h"
+#include "base/os/os.h"
+#include "tensor/object/eye.h"
 #include "weft/op.h"
 
 #include <string.h>
@@ -110,31 +110,59 @@ static const weft_named *find(const weft_named *in, int count, const char *name)
     return NULL;
 }
 
+weft_status weft_i_state_check_elements(const char *whose, const weft_tensor *to,
+                                        const weft_tensor *from)
+{
+    char a[16], b[16];
+    weft_device here = weft_i_tensor_device(to), there = weft_i_tensor_device(from);
+    if ((here == WEFT_META) != (there == WEFT_META))
+        return weft_i_fail(WEFT_ERR_TYPE, "it is on %s, %s on %s: there is nothing to copy",
+                           weft_device_name(there, b), whose, weft_device_name(here, a));
+    if (to->storage->read_only)
+        return weft_i_fail(WEFT_ERR_STATE, "%s is read-only (imported that way)", whose);
+    if (weft_i_tensor_overlaps_itself(to))
+        return weft_i_fail(WEFT_ERR_INVALID_ARG,
+                           "several elements of %s share memory (an expanded view?)", whose);
+    WEFT_TRY(weft_i_tensor_check_fits("the given", from));
+    WEFT_TRY(weft_i_tensor_check_fits(whose, to));
+    return weft_i_storage_ready(to->storage, true);
+}
+
 static weft_status check_one(const weft_named *own, const weft_named *given)
 {
     char a[WEFT_I_SHAPE_TEXT], b[WEFT_I_SHAPE_TEXT];
     if (!given)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: \"%s\" is missing", own->name);
-    if (!given->tensor || given->tensor->head.kind != WEFT_I_TENSOR)
-        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: \"%s\" is no tensor",
-                           own->name);
+    if (!given->tensor)
+        return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: \"%s\" is NULL", own->name);
+    weft_status live = weft_i_tensor_check_live("the given", given->tensor);
+    if (live < 0)
+        return weft_i_explain(live, "weft_module_load: \"%s\"", own->name);
     weft_shape shape = weft_i_tensor_shape(given->tensor);
     if (!weft_i_shape_equal(shape, weft_i_tensor_shape(own->tensor)))
         return weft_i_fail(WEFT_ERR_INVALID_ARG,
                            "weft_module_load: \"%s\" has shape %s, the module's has %s", own->name,
                            weft_i_shape_text(shape, b),
                            weft_i_shape_text(weft_i_tensor_shape(own->tensor), a));
-    return WEFT_OK;
+    /* Under a capture nothing moves now: the program's copies have checks of their own. */
+    weft_status status =
+        weft_i_eye_open ? WEFT_OK
+                        : weft_i_state_check_elements("the module's", own->tensor, given->tensor);
+    return status < 0 ? weft_i_explain(status, "weft_module_load: \"%s\"", own->name) : WEFT_OK;
 }
 
 static weft_status check_all(const weft_named *own, int owned, const weft_named *in, int count)
 {
     for (int i = 0; i < owned; i++)
         WEFT_TRY(check_one(&own[i], find(in, count, own[i].name)));
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         if (!find(own, owned, in[i].name))
             return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: the module has no \"%.*s\"",
                                WEFT_NAME_MAX, in[i].name);
+        if (find(in, count, in[i].name) != &in[i])
+            return weft_i_fail(WEFT_ERR_INVALID_ARG, "weft_module_load: \"%s\" is given twice",
+                               in[i].name);
+    }
     return WEFT_OK;
 }
 

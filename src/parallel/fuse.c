@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The pass that fuses.  What is to be fused is decided first; then the nodes are called again on new
- * fakes (graph/trace.h), with one call in the place of several.  Products get what they were: the
+ * fakes (graph/ir/trace.h), with one call in the place of several.  Products get what they were: the
  * same shape and strides, by a view of the fused result, and by a copy where that is laid out with
  * the gathered dimension in front.
  */
 #include "parallel/fuse.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "base/report/text.h"
 #include "functional/ops.h"
-#include "graph/pass.h"
-#include "graph/trace.h"
+#include "graph/ir/pass.h"
+#include "graph/ir/trace.h"
 #include "parallel/fused.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 
 enum { NOTES = 4096, LEAST_INNER = 1024 }; /* of a product that is cut where it sums */
 
@@ -409,7 +409,7 @@ static weft_status emit_gather(rewriting *r, int m)
         r->done[l.nodes[i]] = true;
     }
     weft_i_text_put(&r->notes, "  fused: %%%d = all_gather_into_tensor with %zu product%s\n",
-                    r->old->nodes[r->matches[m].node].first, l.count, l.count == 1 ? "" : "s");
+                    r->old->nodes[l.nodes[0]].first, l.count, l.count == 1 ? "" : "s");
     if (r->keep[m]) {
         r->fakes[r->matches[m].result] = packed(r, l.outs[l.count]);
         return r->fakes[r->matches[m].result] ? WEFT_OK : weft_last_status();
@@ -458,7 +458,7 @@ static weft_status emit_scatter(rewriting *r, int m)
     r->fakes[match->result] = out;
     r->done[match->node] = true;
     weft_i_text_put(&r->notes, "  fused: %%%d = reduce_scatter_tensor with its product\n",
-                    r->old->nodes[match->node].first);
+                    match->result);
     return WEFT_OK;
 }
 
@@ -568,6 +568,19 @@ static bool plan(rewriting *r)
     return any;
 }
 
+static int number_of(const void *about, int value)
+{
+    const rewriting *r = about;
+    return value < r->old->value_count && r->fakes[value] ? (int)r->fakes[value]->node : -1;
+}
+
+/* The notes, which speak of the old graph's values, as those of the new one. */
+static bool note(const rewriting *r, weft_graph *out)
+{
+    out->notes = weft_i_graph_string(out, r->notes.out);
+    return out->notes && (out == r->old || weft_i_graph_renumber_notes(out, number_of, r) >= 0);
+}
+
 weft_graph *weft_i_fuse(weft_graph *graph)
 {
     rewriting r = {.old = graph};
@@ -579,7 +592,7 @@ weft_graph *weft_i_fuse(weft_graph *graph)
         out = plan(&r) ? weft_keep(write_down(&r)) : graph;
     if (r.trace.graph)
         weft_i_trace_abandon(&r.trace);
-    if (out && !(out->notes = weft_i_graph_string(out, r.notes.out))) {
+    if (out && !note(&r, out)) {
         weft_release(out == graph ? NULL : out);
         out = NULL;
     }

@@ -8,7 +8,7 @@
 #ifndef WEFT_PARALLEL_FUSE_H
 #define WEFT_PARALLEL_FUSE_H
 
-#include "graph/graph.h"
+#include "graph/ir/graph.h"
 #include "weft/coll.h"
 
 /* A gather or scatter, its wait, and nothing else between: values and nodes of the graph. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding collectives that could be fused; see fuse.h. */
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 #include "functional/ops.h"
 #include "parallel/fuse.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 
 bool weft_i_fuse_is_output(const weft_graph *graph, int value)
 {

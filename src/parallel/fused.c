@@ -2,11 +2,12 @@
 /* The public functions of fused operations: rows of the registry, called with plain data. */
 #include "weft/fused.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "fabric/group.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "fabric/group/group.h"
 #include "parallel/fused.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
+#include "tune/tune.h"
 
 #define GROUP_ARG(group_) WEFT_I_GROUP_ARG(group_, weft_group_name(group_), (group_)->size)
 
@@ -22,21 +23,15 @@ weft_fused_way weft_i_fused_wish(void)
     return wish;
 }
 
-/*
- * By `weft bench fused`.  On a GPU a pipeline is a dozen launches.  On the CPU a gather's meets twice
- * more than the pair does.  A scatter's has no second stream there to hide copies behind: it saves
- * one copy, and pays with parts that each pack the right-hand side again and lie in shared memory,
- * whose pages are small.
- */
+/* A wish for multicast, which this group may not have, goes by size too. */
 bool weft_i_fused_pays(bool gathers, weft_device device, int64_t bytes)
 {
-    enum { HOST_GATHER = 1 << 20, DEVICE = 8 << 20 };
-    bool here = weft_i_device_is_host(device);
-    if (wish == WEFT_FUSED_PIPELINE)
-        return true;
-    if (wish == WEFT_FUSED_PAIR || (here && !gathers))
-        return false;
-    return bytes >= (here ? HOST_GATHER : DEVICE);
+    weft_i_coll_kind kind = gathers ? WEFT_I_ALL_GATHER_MATMUL : WEFT_I_MATMUL_REDUCE_SCATTER;
+    if (wish == WEFT_FUSED_PIPELINE || wish == WEFT_FUSED_PAIR)
+        return wish == WEFT_FUSED_PIPELINE;
+    size_t from = weft_i_device_is_host(device) ? weft_i_tune_same(WEFT_I_TUNE_FUSED, kind)
+                                                : weft_i_tune_same(WEFT_I_TUNE_FUSED_CUDA, kind);
+    return (uint64_t)bytes >= from;
 }
 
 /* NULL comes from an earlier failure, whose error stays; without one it is the caller's mistake. */

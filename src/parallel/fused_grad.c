@@ -4,8 +4,8 @@
  * product in front of a scatter, and the other way round.  As with plain collectives they are those
  * of the sum of all ranks' losses, and all ranks must need the same ones.
  */
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 #include "functional/ops.h"
 #include "parallel/fused.h"
 

@@ -4,7 +4,7 @@
  * for without asking other ranks is found here, so that meta refuses the same calls and nothing is
  * begun that cannot be done.
  */
-#include "base/status.h"
+#include "base/report/status.h"
 #include "parallel/fused.h"
 
 #include <string.h>

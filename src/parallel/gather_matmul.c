@@ -16,12 +16,13 @@
  * over, a shard meets a block of rows of b instead, and the ranks' products are added up in rank
  * order.
  */
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "coll/calls/run.h"
 #include "functional/functional.h"
 #include "parallel/pipe.h"
 #include "symm/registration.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 #include "weft/functional.h"
 #include "weft/symm_coll.h"
 
@@ -248,7 +249,7 @@ static weft_status pump(gather_run *run)
     weft_i_pipe *pipe = &run->pipe;
     run->pieces = weft_i_pipe_pieces(pipe, run->rows);
     if (run->turns)
-        run->turn = (int)(run->group->gathers++ & 1);
+        run->turn = (int)(weft_i_symm_scratch_turn(run->group, WEFT_I_SHARDS) & 1);
     WEFT_TRY(begin_with_own(run));
     for (int step = 1; step < pipe->size; step++)
         WEFT_TRY(take(run, (pipe->me + step) % pipe->size));
@@ -383,7 +384,7 @@ static weft_i_pipe_entry entry_of(const gather_run *run, int way)
 static weft_status pump_multicast(gather_run *run)
 {
     const weft_i_gathering *g = run->g;
-    weft_tensor *scratch = run->group->workspace[weft_i_device_kind(run->pipe.device)];
+    weft_tensor *scratch = weft_i_symm_scratch_now(run->group, WEFT_I_WORKSPACE, run->pipe.device);
     int64_t bytes = g->ranks * (int64_t)weft_i_pipe_bytes(g->shard);
     weft_shape shape = weft_i_tensor_shape(g->shard);
     shape.dim[0] *= g->ranks;
@@ -543,4 +544,11 @@ weft_status weft_i_all_gather_matmul_run(weft_i_op_call *call)
 weft_status weft_i_all_gather_scaled_matmul_run(weft_i_op_call *call)
 {
     return run_gather(call);
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_kind_run(WEFT_I_ALL_GATHER_MATMUL, weft_i_coll_barrier);
+    weft_i_kind_run(WEFT_I_ALL_GATHER_SCALED_MATMUL, weft_i_coll_barrier);
 }

@@ -18,10 +18,11 @@
  * The scattered dimension goes to the front, so that a part is a block of rows; along the last
  * dimension it is a block of columns of b.
  */
-#include "base/status.h"
+#include "base/report/status.h"
+#include "coll/calls/run.h"
 #include "functional/functional.h"
 #include "parallel/pipe.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 #include "weft/functional.h"
 
 /* One run.  Its tensors belong to a scope of its own. */
@@ -230,7 +231,7 @@ static weft_status pump(scatter_run *run)
     weft_i_pipe *pipe = &run->pipe;
     run->pieces = weft_i_pipe_pieces(pipe, run->rows);
     if (run->there)
-        run->turn = (int)(run->group->scatters++ & 1);
+        run->turn = (int)(weft_i_symm_scratch_turn(run->group, WEFT_I_SLOTS) & 1);
     for (int step = 1; step < pipe->size; step++)
         WEFT_TRY((run->stage ? send_copy : send_straight)(run, (pipe->me + step) % pipe->size));
     WEFT_TRY(may_add(run) ? finish_adding(run) : finish_reducing(run));
@@ -354,4 +355,11 @@ weft_status weft_i_matmul_reduce_scatter_run(weft_i_op_call *call)
 weft_status weft_i_scaled_matmul_reduce_scatter_run(weft_i_op_call *call)
 {
     return run_scatter(call);
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_kind_run(WEFT_I_MATMUL_REDUCE_SCATTER, weft_i_coll_barrier);
+    weft_i_kind_run(WEFT_I_SCALED_MATMUL_REDUCE_SCATTER, weft_i_coll_barrier);
 }

@@ -2,8 +2,9 @@
 /* The rows of this floor, added to the registry with their gradients when the library is loaded. */
 #include "parallel/ops.h"
 
-#define LIST  WEFT_I_OP_LIST
-#define MEETS WEFT_I_OP_MEETS
+#define LIST   WEFT_I_OP_LIST
+#define MEETS  WEFT_I_OP_MEETS
+#define WITHIN WEFT_I_OP_WITHIN
 
 #define WHY \
     "products of floats of 8 bits have no gradients here: differentiate the one in more bits"
@@ -12,6 +13,7 @@ static const weft_i_gradient all_gather_matmul_gradient = {.save = 1,
                                                            .back = weft_i_all_gather_matmul_back};
 static const weft_i_gradient matmul_reduce_scatter_gradient = {
     .save = WEFT_I_SAVE_OTHER, .back = weft_i_matmul_reduce_scatter_back};
+static const weft_i_gradient flow_gradient = {.back = weft_i_flow_back};
 static const weft_i_gradient all_gather_scaled_matmul_gradient = {.why = WHY, .refused = true};
 static const weft_i_gradient scaled_matmul_reduce_scatter_gradient = {.why = WHY, .refused = true};
 

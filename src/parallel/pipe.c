@@ -2,23 +2,25 @@
 /* Entering and leaving a pipe, its signals and what it computes; see pipe.h. */
 #include "parallel/pipe.h"
 
-#include "base/assert.h"
-#include "base/env.h"
-#include "base/os.h"
-#include "base/status.h"
-#include "coll/carrier.h"
-#include "coll/request.h"
-#include "coll/work.h"
-#include "kernels/fold.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
+#include "coll/calls/work.h"
+#include "coll/device/carrier.h"
+#include "coll/lane/request.h"
+#include "kernels/fold/fold.h"
 #include "symm/backend.h"
+#include "symm/reach.h"
 #include "symm/registration.h"
-#include "tensor/ops.h"
+#include "tensor/op/ops.h"
 
 enum { CHUNKS_MOST = 64 };
 
 bool weft_i_pipe_can(const weft_group *group, weft_device device)
 {
-    if (!group->local || group->size < 2 || group->world->fake)
+    if (weft_i_reach_of_group(group, weft_i_device_kind(device)) != WEFT_I_REACH_LANE ||
+        group->size < 2 || group->world->fake)
         return false;
     weft_i_errors before;
     weft_i_errors_save(&before);
@@ -67,11 +69,13 @@ static weft_status open_streams(weft_i_pipe *pipe, weft_i_scratch memory)
 
 uint64_t weft_i_pipe_note(const weft_group *group, weft_i_coll_kind kind, size_t bytes, int way)
 {
-    static const char *const names[] = {"ag_matmul", "ag_scaled_mm", "matmul_rs", "scaled_mm_rs"};
-    WEFT_ASSERT(kind >= WEFT_I_ALL_GATHER_MATMUL &&
-                (size_t)(kind - WEFT_I_ALL_GATHER_MATMUL) < sizeof names / sizeof *names);
-    return weft_i_record_begin(weft_i_group_record(group), names[kind - WEFT_I_ALL_GATHER_MATMUL],
-                               group->id, bytes, -1, way);
+    static const char *const names[WEFT_I_COLL_KINDS] = {
+        [WEFT_I_ALL_GATHER_MATMUL] = "ag_matmul",
+        [WEFT_I_ALL_GATHER_SCALED_MATMUL] = "ag_scaled_mm",
+        [WEFT_I_MATMUL_REDUCE_SCATTER] = "matmul_rs",
+        [WEFT_I_SCALED_MATMUL_REDUCE_SCATTER] = "scaled_mm_rs"};
+    WEFT_ASSERT(kind < WEFT_I_COLL_KINDS && names[kind]);
+    return weft_i_record_begin(weft_i_group_record(group), names[kind], group->id, bytes, -1, way);
 }
 
 /* Ranks that may not share their GPU have no carrier there, and none of its memory in common. */

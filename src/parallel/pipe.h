@@ -15,7 +15,7 @@
 #include "parallel/fused.h"
 #include "symm/kind.h"
 #include "symm/workspace.h"
-#include "tensor/stream.h"
+#include "tensor/object/stream.h"
 #include "weft/symm.h"
 
 /* Signals from rank to rank; each has a channel of its own. */

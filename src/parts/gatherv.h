@@ -9,7 +9,7 @@
 #ifndef WEFT_PARTS_GATHERV_H
 #define WEFT_PARTS_GATHERV_H
 
-#include "coll/call.h"
+#include "coll/lane/call.h"
 
 typedef struct weft_i_run {
     const void *data;
@@ -27,11 +27,15 @@ typedef struct weft_i_gatherv {
 typedef struct weft_i_piece {
     const weft_i_lane *lane;
     size_t from, to;
+    const char *room; /* between hosts: where the pieces of all lie, `apart` bytes apart */
+    size_t apart;
 } weft_i_piece;
 
 /* Where byte `from` of a rank's stream lies. */
 static inline const char *weft_i_piece_of(const weft_i_piece *piece, int rank)
 {
+    if (piece->room)
+        return piece->room + (size_t)rank * piece->apart;
     return piece->from
                ? weft_i_lane_result(piece->lane, rank, (piece->from - WEFT_I_EAGER) / WEFT_I_CHUNK)
                : weft_i_lane_eager(piece->lane, rank, piece->lane->epoch);

@@ -5,15 +5,16 @@
  * they agree on what is too much before anybody allocates.  A rank that cannot allocate after that
  * takes part to the end without storing anything, and so fails alone.
  */
-#include "coll/carrier.h"
-#include "coll/coalesce.h"
-#include "coll/request.h"
-#include "coll/work.h"
+#include "coll/calls/coalesce.h"
+#include "coll/calls/run.h"
+#include "coll/calls/work.h"
+#include "coll/device/carrier.h"
+#include "coll/lane/request.h"
 #include "parts/gatherv.h"
 
-#include "base/env.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
 #include "symm/backend.h"
 #include "weft/object.h"
 
@@ -319,7 +320,7 @@ static weft_status receive(weft_i_coll *coll, weft_i_gatherv *stream, parcel *p)
                                                    : gather(coll, stream);
 }
 
-weft_status weft_i_coll_object(weft_i_coll *coll)
+static weft_status run_object(weft_i_coll *coll)
 {
     parcel *p = (parcel *)(uintptr_t)coll->plan; /* the caller's, who waits for us */
     weft_i_gatherv stream = {.run = run_of, .runs = p->count};
@@ -333,15 +334,26 @@ weft_status weft_i_coll_object(weft_i_coll *coll)
     return receive(coll, &stream, p);
 }
 
-weft_status weft_i_carrier_run_object(const weft_i_coll *call, const weft_i_carrier *carrier)
+/* No backend carries them itself, but one without peers need not. */
+static weft_status carry_object(const weft_i_coll *call, const weft_i_carrier *carrier)
 {
     if (!call->group->world->fake)
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "%s: backend %s carries no byte strings",
-                           call->call.op, carrier->backend->name);
+                           call->label.op, carrier->backend->name);
     weft_i_coll coll = *call;
     parcel *p = (parcel *)(uintptr_t)coll.plan; /* the caller's, who waits for us */
     p->alone = true;
     return receive(&coll, NULL, p);
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_kind_run(WEFT_I_ALL_GATHER_OBJECT, run_object);
+    weft_i_kind_run(WEFT_I_GATHER_OBJECT, run_object);
+    weft_i_kind_run(WEFT_I_BROADCAST_OBJECT, run_object);
+    weft_i_kind_run(WEFT_I_SCATTER_OBJECT, run_object);
+    weft_i_carrier_run_objects(carry_object);
 }
 
 /* ---- public ---- */

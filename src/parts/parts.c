@@ -4,14 +4,16 @@
  * shows its inputs as one stream and tells in its table what it gives and what it expects, so that
  * all find the same difference.
  */
-#include "coll/coalesce.h"
-#include "coll/list.h"
-#include "coll/request.h"
-#include "coll/traced.h"
-#include "coll/work.h"
+#include "coll/calls/coalesce.h"
+#include "coll/calls/run.h"
+#include "coll/calls/traced.h"
+#include "coll/calls/work.h"
+#include "coll/lane/ferry.h"
+#include "coll/lane/list.h"
+#include "coll/lane/request.h"
 #include "parts/gatherv.h"
 
-#include "base/status.h"
+#include "base/report/status.h"
 #include "weft/parts.h"
 
 /* ---- filling ---- */
@@ -263,11 +265,17 @@ static void fold_mine(weft_i_coll *coll, const weft_i_piece *piece)
         return;
     for (int rank = 0; rank < lane->size; rank++)
         lane->sources[rank] = weft_i_piece_of(piece, rank) + share.in_piece;
-    weft_i_coll_fold_to(coll, coll->list->items[lane->me].out + share.in_part,
-                        share.bytes / coll->ask.item);
+    char *out = coll->list->items[lane->me].out + share.in_part;
+    size_t count = share.bytes / coll->ask.item;
+    if (!lane->ferry) {
+        weft_i_coll_fold_to(coll, out, count);
+        return;
+    }
+    lane->targets[0] = out;
+    weft_i_ferry_fold(coll, 1, count);
 }
 
-weft_status weft_i_coll_parts(weft_i_coll *coll)
+static weft_status run_parts(weft_i_coll *coll)
 {
     weft_i_gatherv stream = {.run = part_run, .runs = coll->list->count};
     write_row(coll);
@@ -278,6 +286,15 @@ weft_status weft_i_coll_parts(weft_i_coll *coll)
                                is_gather(coll)                          ? take_all
                                : coll->ask.kind == WEFT_I_SCATTER_PARTS ? take_mine
                                                                         : fold_mine);
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_kind_run(WEFT_I_ALL_GATHER_PARTS, run_parts);
+    weft_i_kind_run(WEFT_I_GATHER_PARTS, run_parts);
+    weft_i_kind_run(WEFT_I_SCATTER_PARTS, run_parts);
+    weft_i_kind_run(WEFT_I_REDUCE_SCATTER_PARTS, run_parts);
 }
 
 /* ---- public: the plain and the posted form of each ---- */
@@ -300,33 +317,36 @@ static weft_work *post(weft_i_coll *coll, weft_status filled)
     return work;
 }
 
-#define INTO_FORM(name_, parameters_, run_)           \
-    weft_status weft_##name_##_parts_into parameters_ \
-    {                                                 \
-        weft_i_coll coll = {0};                       \
-        return run_;                                  \
+#define INTO_FORM(name_, parameters_, run_) \
+    weft_status name_ parameters_           \
+    {                                       \
+        weft_i_coll coll = {0};             \
+        return run_;                        \
     }
-#define START_FORM(name_, parameters_, fill_)         \
-    weft_work *weft_##name_##_parts_start parameters_ \
-    {                                                 \
-        weft_i_coll coll = {0};                       \
-        return post(&coll, fill_);                    \
+#define START_FORM(name_, parameters_, fill_) \
+    weft_work *name_ parameters_              \
+    {                                         \
+        weft_i_coll coll = {0};               \
+        return post(&coll, fill_);            \
     }
-#define BOTH_FORMS(name_, parameters_, fill_)        \
-    INTO_FORM(name_, parameters_, run(&coll, fill_)) \
-    START_FORM(name_, parameters_, fill_)
+#define BOTH_FORMS(into_, start_, parameters_, fill_) \
+    INTO_FORM(into_, parameters_, run(&coll, fill_))  \
+    START_FORM(start_, parameters_, fill_)
 /* With what stands for the plain form while the thread captures. */
-#define CAPTURED_FORMS(name_, parameters_, fill_, captured_)                                       \
-    INTO_FORM(name_, parameters_, weft_i_eye_open ? weft_i_traced_##captured_ : run(&coll, fill_)) \
-    START_FORM(name_, parameters_, fill_)
+#define CAPTURED_FORMS(into_, start_, parameters_, fill_, captured_)                              \
+    INTO_FORM(into_, parameters_, weft_i_eye_open ? weft_i_traced->captured_ : run(&coll, fill_)) \
+    START_FORM(start_, parameters_, fill_)
 
-CAPTURED_FORMS(all_gather, (weft_tensor *const *out, weft_tensor *in, weft_group *group),
+CAPTURED_FORMS(weft_all_gather_parts_into, weft_all_gather_parts_start,
+               (weft_tensor *const *out, weft_tensor *in, weft_group *group),
                fill_all_gather(&coll, out, in, group), all_gather_parts(out, in, group))
-BOTH_FORMS(gather, (weft_tensor *const *out, weft_tensor *in, int root, weft_group *group),
+BOTH_FORMS(weft_gather_parts_into, weft_gather_parts_start,
+           (weft_tensor *const *out, weft_tensor *in, int root, weft_group *group),
            fill_gather(&coll, out, in, root, group))
-BOTH_FORMS(scatter, (weft_tensor * out, weft_tensor *const *in, int root, weft_group *group),
+BOTH_FORMS(weft_scatter_parts_into, weft_scatter_parts_start,
+           (weft_tensor * out, weft_tensor *const *in, int root, weft_group *group),
            fill_scatter(&coll, out, in, root, group))
-CAPTURED_FORMS(reduce_scatter,
+CAPTURED_FORMS(weft_reduce_scatter_parts_into, weft_reduce_scatter_parts_start,
                (weft_tensor * out, weft_tensor *const *in, weft_reduction op, weft_group *group),
                fill_reduce_scatter(&coll, out, in, op, group),
                reduce_scatter_parts(out, in, op, group))

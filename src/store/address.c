@@ -3,10 +3,10 @@
  * bind one. */
 #include "store/address.h"
 
-#include "base/env.h"
-#include "base/nofork.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/machine/nofork.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

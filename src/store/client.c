@@ -11,13 +11,15 @@
  */
 #include "store/client.h"
 
-#include "base/nofork.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/machine/nofork.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 #include "store/dial.h"
 #include "store/link.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -404,6 +406,30 @@ bool weft_i_store_client_is_broken(weft_store *store)
     bool broken = c->broken != WEFT_OK;
     pthread_mutex_unlock(&c->lock);
     return broken;
+}
+
+void weft_i_store_client_doubt(weft_store *store)
+{
+    client *c = (client *)store;
+    unsigned soon_ms = 1;
+    pthread_mutex_lock(&c->lock);
+    if (c->dial.has_token && !c->broken)
+        WEFT_OS->setsockopt(c->line.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &soon_ms, sizeof soon_ms);
+    pthread_mutex_unlock(&c->lock);
+}
+
+bool weft_i_store_client_here(weft_store *store, weft_i_store_address *out)
+{
+    client *c = (client *)store;
+    *out = (weft_i_store_address){.length = sizeof out->where};
+    if (!c->dial.has_token)
+        return false;
+    if (c->server)
+        *out = c->dial.addresses.list[0];
+    else if (WEFT_OS->getsockname(c->line.fd, (struct sockaddr *)&out->where, &out->length) != 0)
+        return false;
+    weft_i_store_address_any_port(out);
+    return true;
 }
 
 weft_status weft_i_store_client_stand_by(weft_store *store, weft_i_store_server **standby,

@@ -29,6 +29,14 @@ bool weft_i_store_client_is_broken(weft_store *store);
 weft_status weft_i_store_client_stand_by(weft_store *store, weft_i_store_server **standby,
                                          char address[WEFT_I_STORE_ADDRESS_TEXT]);
 
+/* The address from which this process reaches the store, with port 0; the server's, where that is in this
+ * process.  False if the store is not over TCP. */
+bool weft_i_store_client_here(weft_store *store, weft_i_store_address *out);
+
+/* The host of its server is silent: what is asked from now on, and under way, ends with UNREACHABLE as
+ * soon as the kernel has tried once more. */
+void weft_i_store_client_doubt(weft_store *store);
+
 /*
  * Connects a broken client to the server at an address that weft_i_store_client_stand_by gave.  One
  * attempt: see weft_i_store_dial_once.  Calls under way have ended with UNREACHABLE.

@@ -6,11 +6,11 @@
  */
 #include "store/dial.h"
 
-#include "base/env.h"
-#include "base/log.h"
-#include "base/nofork.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/machine/nofork.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/log.h"
+#include "base/report/status.h"
 #include "weft/version.h"
 
 #include <ctype.h>

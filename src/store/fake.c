@@ -2,8 +2,8 @@
 /* A store that takes everything and keeps nothing: for groups without peers (weft/fake.h). */
 #include "store/store.h"
 
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 
 /* Empty values, all at the zero byte that is the answer's memory. */
 static weft_status answer_empty(weft_i_store_answer *answer, size_t values)

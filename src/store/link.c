@@ -5,9 +5,9 @@
  */
 #include "store/link.h"
 
-#include "base/assert.h"
-#include "base/nofork.h"
-#include "base/os.h"
+#include "base/machine/nofork.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
 
 #include <errno.h>
 #include <string.h>

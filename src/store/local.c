@@ -5,9 +5,9 @@
  */
 #include "store/map.h"
 
-#include "base/env.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -6,9 +6,9 @@
  */
 #include "store/map.h"
 
-#include "base/assert.h"
-#include "base/log.h"
-#include "base/os.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
+#include "base/report/log.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * docs/store.md. */
 #include "store/message.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #include <string.h>
 

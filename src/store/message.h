@@ -8,7 +8,7 @@
 #ifndef WEFT_STORE_MESSAGE_H
 #define WEFT_STORE_MESSAGE_H
 
-#include "base/keyed.h"
+#include "base/share/keyed.h"
 #include "store/store.h"
 
 enum {

@@ -6,9 +6,9 @@
  */
 #include "store/peer.h"
 
-#include "base/log.h"
-#include "base/nofork.h"
-#include "base/os.h"
+#include "base/machine/nofork.h"
+#include "base/os/os.h"
+#include "base/report/log.h"
 #include "weft/version.h"
 
 #include <errno.h>
@@ -88,11 +88,13 @@ static void set_paused(weft_i_store_peer *peer, bool paused)
     peer->paused = paused;
 }
 
-/* Whether the next request may be answered now; if not the peer rests until others have drained. */
+/* Whether the next request may be answered now; if not, and there is one, the peer rests until it has
+ * read, or others have.  Who has read everything does not wait for those who do not. */
 static bool within_budget(weft_i_store_peer *peer)
 {
-    bool ok = peer->server->unsent < WEFT_I_STORE_UNSENT && peer->unsent < WEFT_I_STORE_PEER_UNSENT;
-    set_paused(peer, !ok);
+    size_t all = peer->unsent ? WEFT_I_STORE_UNSENT : WEFT_I_STORE_UNSENT_ALL;
+    bool ok = peer->server->unsent < all && peer->unsent < WEFT_I_STORE_PEER_UNSENT;
+    set_paused(peer, !ok && peer->line.in.start != peer->line.in.end);
     return ok;
 }
 

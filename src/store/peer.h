@@ -13,12 +13,14 @@
 #include <pthread.h>
 
 enum {
-    WEFT_I_STORE_UNSENT =
-        64 * 1024 * 1024, /* of all peers: above it no request is answered until it drains */
-    WEFT_I_STORE_PEER_UNSENT = 32 * 1024 * 1024, /* of one peer */
-    WEFT_I_STORE_LARGE = 64 * 1024,              /* a frame above it needs a share of ... */
-    WEFT_I_STORE_LARGE_ALL = 64 * 1024 * 1024,   /* ... this, unless it is the only one */
-    WEFT_I_STORE_WAITING = 4096                  /* requests of one peer that wait */
+    WEFT_I_STORE_UNSENT = 64 * 1024 * 1024, /* of all peers: above it those rest that have not
+                                                    read all of theirs */
+    WEFT_I_STORE_UNSENT_ALL =
+        256 * 1024 * 1024,                     /* above it no request is answered until it drains */
+    WEFT_I_STORE_PEER_UNSENT = 1024 * 1024,    /* of one peer: who does not read costs one answer */
+    WEFT_I_STORE_LARGE = 64 * 1024,            /* a frame above it needs a share of ... */
+    WEFT_I_STORE_LARGE_ALL = 64 * 1024 * 1024, /* ... this, unless it is the only one */
+    WEFT_I_STORE_WAITING = 4096                /* requests of one peer that wait */
 };
 
 typedef struct weft_i_store_waiting weft_i_store_waiting; /* a request that waits for keys */

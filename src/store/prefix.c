@@ -2,8 +2,8 @@
 /* A part of another store: "prefix/" in front of every key, everything else passed on. */
 #include "store/store.h"
 
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 
 #include <string.h>
 

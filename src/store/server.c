@@ -7,11 +7,11 @@
  */
 #include "store/server.h"
 
-#include "base/env.h"
-#include "base/log.h"
-#include "base/nofork.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/machine/nofork.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/log.h"
+#include "base/report/status.h"
 #include "store/address.h"
 #include "store/peer.h"
 
@@ -106,7 +106,7 @@ static void act_on(weft_i_store_server *server, const struct epoll_event *event)
 
 static void answer_woken(weft_i_store_server *server)
 {
-    while (server->unsent < WEFT_I_STORE_UNSENT) {
+    while (server->unsent < WEFT_I_STORE_UNSENT_ALL) {
         weft_i_store_waiter *waiter = weft_i_store_map_ready(&server->map);
         if (!waiter)
             return;
@@ -129,9 +129,18 @@ static bool pressed(const weft_i_store_server *server)
     return server->paused || server->unsent >= WEFT_I_STORE_UNSENT;
 }
 
-/*
- * Strangers have `patience` to show the token; clients that hold up others by not reading have as
- * long. */
+/* How long a client may leave its answers unread: a tenth of the patience where everybody waits. */
+static bool reads_nothing(const weft_i_store_peer *peer, int64_t now)
+{
+    const weft_i_store_server *server = peer->server;
+    bool all_wait = server->unsent >= WEFT_I_STORE_UNSENT_ALL;
+    bool matters = server->unsent >= WEFT_I_STORE_UNSENT ||
+                   (peer->paused && peer->unsent >= WEFT_I_STORE_PEER_UNSENT);
+    int64_t patience = all_wait ? server->patience / 10 : server->patience;
+    return peer->unsent && matters && now - peer->since >= patience;
+}
+
+/* Strangers have `patience` to show the token; clients that do not read have as long. */
 static void lose_patience(weft_i_store_server *server)
 {
     int64_t now = WEFT_OS->clock_ns();
@@ -142,8 +151,7 @@ static void lose_patience(weft_i_store_server *server)
     for (weft_i_store_peer *peer = server->known.first, *next; peer && pressed(server);
          peer = next) {
         next = peer->next;
-        if (peer->unsent && now - peer->since >= server->patience &&
-            (peer->unsent >= WEFT_I_STORE_PEER_UNSENT || server->unsent >= WEFT_I_STORE_UNSENT))
+        if (reads_nothing(peer, now))
             weft_i_store_peer_drop(peer, "it does not read its answers");
         else if (peer->reserved && now - peer->heard >= server->patience)
             weft_i_store_peer_drop(peer, "it stopped in the middle of a large request");

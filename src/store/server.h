@@ -6,7 +6,7 @@
 #ifndef WEFT_STORE_SERVER_H
 #define WEFT_STORE_SERVER_H
 
-#include "base/keyed.h"
+#include "base/share/keyed.h"
 #include "store/store.h"
 
 typedef struct weft_i_store_server weft_i_store_server;

@@ -3,9 +3,9 @@
  * client in any case. */
 #include "store/client.h"
 
-#include "base/env.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
 
 #include <stdio.h>
 #include <string.h>

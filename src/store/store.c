@@ -5,10 +5,10 @@
  */
 #include "store/store.h"
 
-#include "base/env.h"
-#include "base/os.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
+#include "base/report/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -10,8 +10,8 @@
 
 #include "weft/store.h"
 
-#include "base/wire.h"
-#include "tensor/scope.h"
+#include "base/share/wire.h"
+#include "tensor/object/scope.h"
 
 #include <stdatomic.h>
 

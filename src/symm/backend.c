@@ -2,10 +2,14 @@
 /* The registry of backends and this thread's choice among them. */
 #include "symm/backend.h"
 
-#include "base/env.h"
-#include "base/status.h"
-#include "fabric/spawn.h"
-#include "tensor/storage.h"
+#include "base/report/env.h"
+#include "base/report/log.h"
+#include "base/report/status.h"
+#include "base/report/text.h"
+#include "fabric/meet/meet.h"
+#include "fabric/world/remote.h"
+#include "fabric/world/spawn.h"
+#include "tensor/object/storage.h"
 #include "weft/symm.h"
 
 #include <stdio.h>
@@ -13,21 +17,17 @@
 #include <strings.h>
 
 #define BACKEND(name_) extern const weft_i_backend weft_i_backend_##name_;
-#define PLANNED(name_, device_, text_)
 #include "symm/backends.def"
 #undef BACKEND
-#undef PLANNED
 
 static struct row {
-    const weft_i_backend *table; /* NULL: planned */
-    const char *name, *device, *text;
+    const weft_i_backend *table; /* NULL: taken out by a test */
+    const char *name;
     atomic_int score; /* once it is positive.  Relaxed: it publishes nothing else */
 } rows[] = {
-#define BACKEND(name_)                 {&weft_i_backend_##name_, #name_, NULL, "", 0},
-#define PLANNED(name_, device_, text_) {NULL, #name_, device_, text_, 0},
+#define BACKEND(name_) {&weft_i_backend_##name_, #name_, 0},
 #include "symm/backends.def"
 #undef BACKEND
-#undef PLANNED
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -62,12 +62,11 @@ weft_status weft_backend_describe(int index, weft_backend_info *out)
     if (index < 0 || index >= ROWS || !out)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "there are backends 0 to %d, not %d", ROWS - 1,
                            index);
-    *out = (weft_backend_info){.name = rows[index].name, .device = rows[index].device};
-    if (rows[index].table)
+    *out = (weft_backend_info){.name = rows[index].name, .device = "cpu"};
+    if (rows[index].table) {
         out->device = weft_device_name(rows[index].table->device_kind << 16, NULL);
-    snprintf(out->reason, sizeof out->reason, "%s", rows[index].text);
-    if (rows[index].table)
         out->score = rows[index].table->probe(out->reason, sizeof out->reason);
+    }
     out->usable = out->score > 0;
     return WEFT_OK;
 }
@@ -100,12 +99,18 @@ static bool serves(const weft_i_backend *table, int kind, weft_i_sharing sharing
 /* Without being started first. */
 static bool makes_memory(const weft_i_backend *table)
 {
-    return table->allocate && !table->start;
+    return table->memory && !table->start;
 }
 
 static bool carries(const weft_i_backend *table)
 {
-    return table->collective && !table->wraps;
+    return table->carry && !table->carry->wraps;
+}
+
+/* One that wraps another there stands for itself: that other may not reach them. */
+static bool carries_between_hosts(const weft_i_backend *table)
+{
+    return table->carry && table->carry->reaches_hosts;
 }
 
 /* A probe opens files, which calls that ask for a backend each time must not pay.  What is usable
@@ -139,13 +144,47 @@ static const weft_i_backend *best(int kind, weft_i_sharing sharing,
     return count == 1 ? fitting[0]->table : found;
 }
 
-const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing)
+static bool wraps(const weft_i_backend *table, const weft_i_backend *other)
 {
-    const weft_i_backend *found = best(weft_i_device_kind(device), sharing, carries);
+    return table && table->carry && table->carry->wraps &&
+           !strcmp(table->carry->wraps, other->name);
+}
+
+const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing, bool hosts)
+{
+    int kind = weft_i_device_kind(device);
+    if (hosts)
+        return best(kind, sharing, carries_between_hosts);
+    const weft_i_backend *found = best(kind, sharing, carries);
     for (int i = 0; found && i < ROWS; i++)
-        if (rows[i].table && rows[i].table->wraps && !strcmp(rows[i].table->wraps, found->name))
+        if (wraps(rows[i].table, found))
             return rows[i].table;
     return found;
+}
+
+bool weft_i_backend_reaches_hosts(int device_kind, weft_i_sharing sharing)
+{
+    for (int i = 0; i < ROWS; i++) {
+        const weft_i_backend *table = rows[i].table;
+        int kind = device_kind < 0 && table ? table->device_kind : device_kind;
+        if (serves(table, kind, sharing) && carries_between_hosts(table) && score_of(&rows[i]) > 0)
+            return true;
+    }
+    return false;
+}
+
+void weft_i_backend_tell_hosts(char *out, size_t bytes)
+{
+    weft_i_text text = {out, bytes, 0};
+    out[0] = 0;
+    for (int i = 0; i < ROWS; i++) {
+        const weft_i_backend *table = rows[i].table;
+        char reason[192] = "";
+        if (!table || (!carries_between_hosts(table) && !table->transport))
+            continue;
+        table->probe(reason, sizeof reason);
+        weft_i_text_put(&text, "%s%s: %s", text.used ? "; " : "", rows[i].name, reason);
+    }
 }
 
 /* What the environment names, for kinds that it concerns: `*out` stays NULL for others. */
@@ -155,13 +194,38 @@ static weft_status find_named(int kind, const weft_i_backend **out)
     if (!strcasecmp(wanted, "auto"))
         return WEFT_OK;
     const weft_i_backend *named = weft_i_backend_named(wanted);
-    if (!named || !named->allocate)
+    if (!named || !named->memory)
         return weft_i_fail(WEFT_ERR_NOT_FOUND,
                            "WEFT_SYMM_BACKEND=\"%s\" is not a backend of this build that makes "
                            "memory",
                            wanted);
     *out = named->device_kind == kind ? named : NULL;
     return WEFT_OK;
+}
+
+/* A backend that the environment names, and that cannot work here, is told by weft_init. */
+static void tell_if_unusable(void)
+{
+    char reason[192] = "";
+    const weft_i_backend *named = weft_i_backend_named(weft_i_env_text(WEFT_I_ENV_SYMM_BACKEND));
+    if (named && named->probe(reason, sizeof reason) <= 0)
+        weft_i_log(WEFT_LOG_WARN, "WEFT_SYMM_BACKEND=%s cannot be had here: %s", named->name,
+                   reason);
+}
+
+/* What carries messages between hosts. */
+static const weft_i_transport *find_transport(void)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].table && rows[i].table->transport)
+            return rows[i].table->transport;
+    return NULL;
+}
+
+__attribute__((constructor)) static void tell_with_init(void)
+{
+    weft_i_meet_then(tell_if_unusable);
+    weft_i_remote_engine = find_transport;
 }
 
 /* Threads of weft_spawn share an address space, so their memory should have one address; processes
@@ -235,8 +299,7 @@ weft_status weft_symm_set_backend(weft_device device, const char *name)
 {
     const weft_i_backend *wanted = name ? weft_i_backend_named(name) : NULL;
     int kind = weft_i_device_kind(device);
-    if (!wanted || !wanted->allocate || !weft_i_device_find(device) ||
-        wanted->device_kind != kind) {
+    if (!wanted || !wanted->memory || !weft_i_device_find(device) || wanted->device_kind != kind) {
         char text[16];
         return weft_i_fail(WEFT_ERR_NOT_FOUND,
                            "\"%s\" is not a backend of this build that makes memory on %s",

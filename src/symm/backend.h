@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backend table: all that symmetric memory asks of a kind of memory.  A backend is a folder in
- * src/backends that fills one of these; adding one is that folder and a row in backends.def.
+ * Backends: a few small tables, of which each has some: memory that ranks share, what members join
+ * of a device's memory, and collectives that it carries itself.  A backend is a folder in
+ * src/backends that fills one weft_i_backend; adding one is that folder and a row in backends.def.
  */
 #ifndef WEFT_SYMM_BACKEND_H
 #define WEFT_SYMM_BACKEND_H
 
-#include "base/fdpass.h"
-#include "base/segment.h"
+#include "base/share/fdpass.h"
+#include "base/share/segment.h"
 #include "symm/request.h"
 #include "weft/backend.h"
 #include "weft/dtype.h"
@@ -145,7 +146,7 @@ static inline void weft_i_lines_add(weft_i_lines lines, const void *at)
 }
 
 /*
- * The fast path (coll/fast.h) of a backend that hands collectives to a library, which is at it for a
+ * The fast path (coll/device/fast.h) of a backend that hands collectives to a library, which is at it for a
  * while: in two steps, so that others can do something meanwhile.
  */
 typedef struct weft_i_fast_path {
@@ -163,55 +164,29 @@ typedef struct weft_i_fast_path {
                  weft_i_lines back);
 } weft_i_fast_path;
 
-typedef struct weft_i_backend {
-    const char *name;
-    int device_kind;  /* weft_i_device_kind of the memory it makes */
-    unsigned sharing; /* who the ranks are that it serves: WEFT_I_SERVES_... */
-    /* Not NULL: it carries collectives around the backend of that name, which it hands those to that
-     * it does not carry itself; that one's carrier is then always this. */
-    const char *wraps;
-
-    /*
-     * Starts it on a device, once, with all ranks of the world: weft_symm_set_backend does.  It is
-     * never chosen by itself then, and makes no memory before.  NULL: it needs no start.
-     */
-    weft_status (*start)(const weft_i_circle *world);
-
-    /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it
-     * offers. */
-    int (*probe)(char *reason, size_t bytes);
-
-    /* A zeroed, reserved block of this rank.  NULL: it makes no memory, nor the next two. */
+/* Memory that ranks share: who makes it, and how the others get hold of it. */
+typedef struct weft_i_memory {
+    /* A zeroed, reserved block of this rank. */
     weft_status (*allocate)(weft_device device, size_t bytes, weft_i_segment **out);
 
     /* Lets peers fetch the block by its key; may be called again. */
     weft_status (*publish)(weft_i_fdpass *fdpass, weft_i_segment *block);
 
-    /* Maps a peer's block.  WEFT_ERR_TIMEOUT without a message at the order's deadline.  NULL: of a
-     * device, see `memory`. */
-    weft_status (*import)(const weft_i_fdpass_order *order, weft_i_segment **out);
-    const weft_i_device_memory *memory; /* NULL: the host reaches it */
+    /* Maps what member `rank` publishes under that key.  WEFT_ERR_TIMEOUT without a message at the
+     * circle's deadline; the outcome is handed to weft_i_circle_fetched.  NULL: members join theirs
+     * (weft_i_device_memory). */
+    weft_status (*import)(const weft_i_circle *circle, int rank, const void *key, size_t key_bytes,
+                          size_t bytes, weft_i_segment **out);
+} weft_i_memory;
 
-    /*
-     * Carries a collective: runs it to its end, or gives it to the request's stream.  Returns
-     * WEFT_ERR_UNSUPPORTED without a message for one that it does not carry; that goes through host
-     * memory and the lanes of src/coll.  NULL: it carries none.
-     */
-    weft_status (*collective)(void *carrier, const weft_i_request *request);
+/* Who carries collectives itself. */
+typedef struct weft_i_carry {
+    /* Not NULL: it carries collectives around the backend of that name, which it hands those to that
+     * it does not carry itself; that one's carrier is then always this. */
+    const char *wraps;
 
-    /* Does it carry such a request?  NULL: `collective` says so. */
-    bool (*takes)(const weft_i_request *request);
-
-    /* NULL: it has no fast path. */
-    const weft_i_fast_path *fast;
-
-    /* How what was given to streams has fared: WEFT_OK, or why a collective of the group has failed
-     * since.  NULL: it runs them to their end. */
-    weft_status (*check)(void *carrier);
-
-    /* Does a captured collective run the kernels that a call runs?  Then a replay on one rank meets a
-     * call on another.  NULL: yes. */
-    bool (*captures)(const void *carrier);
+    /* Also of groups whose members are on several hosts? */
+    bool reaches_hosts;
 
     /*
      * What it needs for the collectives of one group on devices of its kind.  All members open it,
@@ -220,6 +195,47 @@ typedef struct weft_i_backend {
      */
     weft_status (*open)(const weft_i_circle *circle, void **carrier);
     void (*close)(void *carrier);
+
+    /* Does it carry such a request?  NULL: `collective` says so. */
+    bool (*takes)(const weft_i_request *request);
+
+    /*
+     * Carries a collective: runs it to its end, or gives it to the request's stream.  Returns
+     * WEFT_ERR_UNSUPPORTED without a message for one that it does not carry; that goes through host
+     * memory and the lanes of src/coll.
+     */
+    weft_status (*collective)(void *carrier, const weft_i_request *request);
+
+    /* How what was given to streams has fared: WEFT_OK, or why a collective of the group has failed
+     * since.  NULL: it runs them to their end. */
+    weft_status (*check)(void *carrier);
+
+    /* Does a captured collective run the kernels that a call runs?  Then a replay on one rank meets a
+     * call on another.  NULL: yes. */
+    bool (*captures)(const void *carrier);
+} weft_i_carry;
+
+/* What a backend has of these tables; NULL: it has not. */
+typedef struct weft_i_backend {
+    const char *name;
+    int device_kind;  /* weft_i_device_kind of what it is for */
+    unsigned sharing; /* who the ranks are that it serves: WEFT_I_SERVES_... */
+
+    /* 0: cannot be used here, `reason` says why.  Otherwise a score; `reason` may say what it
+     * offers. */
+    int (*probe)(char *reason, size_t bytes);
+
+    /*
+     * Starts it on a device, once, with all ranks of the world: weft_symm_set_backend does.  It is
+     * never chosen by itself then, and makes no memory before.  NULL: it needs no start.
+     */
+    weft_status (*start)(const weft_i_circle *world);
+
+    const weft_i_memory *memory;
+    const weft_i_device_memory *device_memory; /* NULL: the host reaches what `memory` makes */
+    const weft_i_carry *carry;
+    const weft_i_fast_path *fast;             /* of `carry` */
+    const struct weft_i_transport *transport; /* messages between hosts: src/transport */
 } weft_i_backend;
 
 /*
@@ -262,6 +278,9 @@ weft_i_key weft_i_circle_key(const weft_i_circle *circle);
 weft_i_fdpass *weft_i_circle_server(const weft_i_circle *circle);
 bool weft_i_circle_is_fake(const weft_i_circle *circle);
 
+/* Are all members on this host?  The same on all of them. */
+bool weft_i_circle_is_local(const weft_i_circle *circle);
+
 /* NULL if there is no such name. */
 const weft_i_backend *weft_i_backend_named(const char *name);
 
@@ -277,8 +296,21 @@ bool weft_i_backend_among_threads(void);
 /* Notes that this thread has allocated there: from now on its choice for the kind is fixed. */
 void weft_i_backend_used(weft_device device);
 
-/* The usable one of the highest score that carries collectives on such devices; NULL: none does. */
-const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing);
+/* The usable one of the highest score that carries collectives on such devices; NULL: none does.
+ * `hosts`: of members on several hosts. */
+const weft_i_backend *weft_i_backend_carrier(weft_device device, weft_i_sharing sharing,
+                                             bool hosts);
+
+/* Is there one that carries collectives between hosts, for devices of that kind (-1: of any)? */
+bool weft_i_backend_reaches_hosts(int device_kind, weft_i_sharing sharing);
+
+/* Those of the list that do, or that move messages between hosts, and what they say of themselves:
+ * "ucx: UCX 1.13.1, messages between hosts ...". */
+void weft_i_backend_tell_hosts(char *out, size_t bytes);
+
+/* The usual `import`: of what this rank's descriptor server passes on. */
+weft_status weft_i_circle_fetch(const weft_i_circle *circle, int rank, const void *key,
+                                size_t key_bytes, size_t bytes, weft_i_segment **out);
 
 /* Puts another table in the place of one; returns that.  For tests. */
 const weft_i_backend *weft_i_backend_replace(const char *name, const weft_i_backend *table);

@@ -3,10 +3,10 @@
  */
 #include "symm/block.h"
 
-#include "base/assert.h"
-#include "base/env.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
 #include "symm/persistent.h"
 #include "symm/registration.h"
 #include "weft/symm.h"
@@ -41,7 +41,8 @@ weft_status weft_i_block_new_by(const weft_i_backend *backend, weft_device devic
     if (!backend)
         return weft_last_status();
     weft_i_segment *segment;
-    WEFT_TRY(backend->allocate(device, bytes, &segment)); /* first: it may be a call of all ranks */
+    WEFT_TRY(backend->memory->allocate(device, bytes,
+                                       &segment)); /* first: it may be a call of all ranks */
     weft_i_block *block = WEFT_OS->alloc(sizeof *block);
     if (!block) {
         weft_i_segment_drop(segment);
@@ -81,13 +82,32 @@ void weft_i_block_drop(weft_i_block *block)
 void weft_i_block_end_lease(void *argument)
 {
     weft_i_lease *lease = argument;
-    WEFT_ASSERT(atomic_load_explicit(&lease->block->leases, memory_order_relaxed) > 0);
-    atomic_fetch_sub_explicit(&lease->block->leases, 1,
+    WEFT_ASSERT(lease->lent ||
+                atomic_load_explicit(&lease->block->leases, memory_order_relaxed) > 0);
+    atomic_fetch_sub_explicit(&lease->block->leases, !lease->lent,
                               memory_order_acq_rel); /* pairs with persistent.c */
     if (lease->ended)
         lease->ended(lease);
     weft_i_block_drop(lease->block);
     WEFT_OS->free(lease);
+}
+
+/* What a lease says becomes true. */
+static void begin_lease(weft_i_lease *lease)
+{
+    WEFT_ASSERT(lease->offset <= lease->block->bytes &&
+                lease->bytes <= lease->block->bytes - lease->offset);
+    weft_i_block_hold(lease->block);
+    atomic_fetch_add_explicit(&lease->block->leases, !lease->lent, memory_order_relaxed);
+}
+
+void weft_i_block_lend(weft_i_lease *lease, weft_storage *storage)
+{
+    begin_lease(lease);
+    lease->storage = storage;
+    storage->data = lease->block->segment->base + lease->offset;
+    storage->release = weft_i_block_end_lease;
+    storage->release_argument = lease;
 }
 
 bool weft_symm_is(const weft_tensor *tensor)
@@ -105,11 +125,8 @@ weft_tensor *weft_i_block_tensor(const weft_i_lease *from, weft_dtype dtype, wef
             from->ended(&copy);
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory for a symmetric tensor");
     }
-    WEFT_ASSERT(from->offset <= from->block->bytes &&
-                from->bytes <= from->block->bytes - from->offset);
     *lease = *from;
-    weft_i_block_hold(lease->block);
-    atomic_fetch_add_explicit(&lease->block->leases, 1, memory_order_relaxed);
+    begin_lease(lease);
     char *data = lease->block->segment->base + lease->offset;
     weft_storage *storage = weft_i_storage_wrap(data, lease->bytes, lease->block->device,
                                                 weft_i_block_end_lease, lease);
@@ -117,6 +134,7 @@ weft_tensor *weft_i_block_tensor(const weft_i_lease *from, weft_dtype dtype, wef
         weft_i_block_end_lease(lease);
         return NULL;
     }
+    lease->storage = storage;
     weft_tensor *tensor = weft_i_tensor_new_strided(storage, dtype, shape, strides, 0);
     weft_i_object_drop(
         storage); /* the tensor holds it; if there is none, it goes and ends the lease */
@@ -127,7 +145,7 @@ weft_status weft_i_block_publish(weft_i_block *block, weft_i_fdpass *fdpass)
 {
     pthread_mutex_lock(&block->lock);
     weft_status status =
-        block->published ? WEFT_OK : block->backend->publish(fdpass, block->segment);
+        block->published ? WEFT_OK : block->backend->memory->publish(fdpass, block->segment);
     block->published += status == WEFT_OK;
     pthread_mutex_unlock(&block->lock);
     return status;

@@ -7,9 +7,9 @@
 #ifndef WEFT_SYMM_BLOCK_H
 #define WEFT_SYMM_BLOCK_H
 
-#include "fabric/group.h"
+#include "fabric/group/group.h"
 #include "symm/backend.h"
-#include "tensor/tensor.h"
+#include "tensor/object/tensor.h"
 
 #include <pthread.h>
 
@@ -23,7 +23,7 @@ typedef struct weft_i_block {
     size_t bytes;         /* as asked for */
     size_t pad_bytes;     /* of each signal pad */
     weft_group *group;    /* default for rendezvous, held; NULL: none */
-    atomic_int leases;    /* tensors' storages alive; relaxed up, acq_rel down */
+    atomic_int leases;    /* tensors' storages alive, but those lent; relaxed up, acq_rel down */
     pthread_mutex_t lock; /* guards what follows */
     /* Only grows while the block is there: read without the lock.  Release, pairs with the acquire
      * in weft_i_registration_find. */
@@ -38,6 +38,8 @@ typedef struct weft_i_lease {
     void (*ended)(struct weft_i_lease
                       *lease); /* gives the part back to its pool; NULL: it is the whole block */
     void *pool;
+    weft_storage *storage; /* that has it: not held, it lives longer; NULL: none yet */
+    bool lent; /* by a handle: as what it gives of peers, it does not keep the allocation in use */
 } weft_i_lease;
 
 weft_status weft_i_block_new(weft_device device, size_t bytes, weft_group *group,
@@ -55,6 +57,9 @@ void weft_i_block_drop(weft_i_block *block);
  */
 weft_tensor *weft_i_block_tensor(const weft_i_lease *lease, weft_dtype dtype, weft_shape shape,
                                  const int64_t *strides);
+
+/* Gives a storage without memory the lease's, instead of a tensor; takes the lease over. */
+void weft_i_block_lend(weft_i_lease *lease, weft_storage *storage);
 
 /* Runs when the storage of a lease goes; also marks a storage as symmetric. */
 void weft_i_block_end_lease(void *lease);

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How members of a circle get hold of each other's memory. */
-#include "base/os.h"
-#include "base/status.h"
-#include "fabric/group.h"
-#include "fabric/quarrel.h"
+#include "base/os/assert.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "fabric/group/exchange.h"
+#include "fabric/group/hosts.h"
+#include "fabric/group/quarrel.h"
 #include "symm/backend.h"
+
+#include <string.h>
 
 /* If any member is lost nobody will have the memory, and the owner may have stopped offering it. */
 static weft_status lost(void *arg)
 {
     const weft_i_circle *circle = arg;
-    weft_i_label call = {circle->group, "rendezvous", -1};
+    weft_i_label label = {circle->group, "rendezvous", -1};
+    if (label.group->hosts)
+        weft_i_hosts_look(label.group, -1);
     for (int rank = 0; rank < circle->size; rank++)
-        if (weft_i_group_fate(call.group, rank) < 0)
-            return weft_i_group_lost(&call, rank);
-    return weft_i_quarrel_helps_in_vain(call.group)
+        if (weft_i_group_fate(label.group, rank) < 0)
+            return weft_i_group_lost(&label, rank);
+    return weft_i_quarrel_helps_in_vain(label.group)
                ? weft_i_fail(WEFT_ERR_TIMEOUT, "rendezvous: nobody needs the lane any more")
                : WEFT_OK;
 }
@@ -44,6 +50,16 @@ weft_i_fdpass_order weft_i_circle_order(const weft_i_circle *circle, int rank, w
                                  .deadline = circle->deadline,
                                  .lost = lost,
                                  .arg = (void *)(uintptr_t)circle};
+}
+
+weft_status weft_i_circle_fetch(const weft_i_circle *circle, int rank, const void *key,
+                                size_t key_bytes, size_t bytes, weft_i_segment **out)
+{
+    weft_i_key at;
+    WEFT_ASSERT(key_bytes == sizeof at);
+    memcpy(&at, key, sizeof at);
+    weft_i_fdpass_order order = weft_i_circle_order(circle, rank, at, bytes);
+    return weft_i_fdpass_fetch(&order, out);
 }
 
 weft_status weft_i_circle_fetched(const weft_i_circle *circle, int rank, weft_status status)
@@ -142,4 +158,10 @@ bool weft_i_circle_is_fake(const weft_i_circle *circle)
 {
     const weft_group *group = circle->group;
     return group->world->fake;
+}
+
+bool weft_i_circle_is_local(const weft_i_circle *circle)
+{
+    const weft_group *group = circle->group;
+    return group->local;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks of a group, or which devices, reach which, by kind of connection. */
-#include "base/os.h"
-#include "base/status.h"
-#include "fabric/group.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "fabric/group/group.h"
 #include "symm/backend.h"
-#include "tensor/storage.h"
+#include "tensor/object/storage.h"
 #include "weft/symm.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static weft_status count_devices(weft_device device, const char *connection, int
     const weft_i_backend *backend = weft_i_backend_for(device);
     if (!backend)
         return weft_last_status();
-    const weft_i_device_memory *memory = backend->memory;
+    const weft_i_device_memory *memory = backend->device_memory;
     if (!memory || !memory->connection || strcmp(memory->connection, connection))
         return refuse(device, connection);
     return memory->count_links(size, links);

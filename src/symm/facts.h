@@ -22,7 +22,7 @@ enum {
 };
 
 enum {
-#define COLL(name_, text_, record_, as_, runner_, facts_) FACTS_##name_ = facts_,
+#define COLL(name_, text_, record_, as_, facts_) FACTS_##name_ = facts_,
 #include "symm/kinds.def"
 #undef COLL
 };

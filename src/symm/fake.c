@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fake worlds: one record for the rank itself, peers that are nowhere, and the fake backend as the
- * carrier of its collectives.  Exchanges show the rank its own notes (fabric/exchange.c), so that
+ * carrier of its collectives.  Exchanges show the rank its own notes (fabric/group/exchange.c), so that
  * everything built on them works: splits, rendezvous.
  */
 #include "weft/fake.h"
 
-#include "base/env.h"
-#include "base/opts.h"
-#include "base/os.h"
-#include "base/status.h"
-#include "fabric/group.h"
-#include "fabric/spawn.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
+#include "base/report/opts.h"
+#include "base/report/status.h"
+#include "fabric/group/group.h"
+#include "fabric/world/spawn.h"
 #include "symm/backend.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles: rendezvous with its cache, and tensors over the memory of the members. */
-#include "base/os.h"
-#include "base/status.h"
-#include "symm/registration.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "symm/reach.h"
+#include "symm/remote_moves.h"
 
 #include <string.h>
 
@@ -40,12 +41,12 @@ static weft_status can_meet(const weft_i_lease *lease, const weft_group *group)
                            lease->block->backend->name,
                            group->world->sharing == WEFT_I_BETWEEN_THREADS ? "threads of weft_spawn"
                                                                            : "processes");
-    if (!group->local)
-        return weft_i_fail(WEFT_ERR_UNREACHABLE,
-                           "rendezvous: group \"%s\" spans hosts, and this build has no backend "
-                           "that shares memory between hosts",
-                           group->name);
-    return WEFT_OK;
+    const weft_i_backend *backend = lease->block->backend;
+    weft_i_group_reach reach = weft_i_reach_of_group(group, backend->device_kind);
+    /* What the host reaches messages can be written to. */
+    return reach == WEFT_I_REACH_LANE || (reach == WEFT_I_REACH_HOSTS && !backend->device_memory)
+               ? WEFT_OK
+               : weft_i_reach_refuse("rendezvous", group, "shares memory");
 }
 
 static void fill_handle(weft_symm *mem, const weft_tensor *tensor, const weft_i_lease *lease,
@@ -149,8 +150,8 @@ bool weft_symm_has_multicast(weft_device device)
     weft_i_errors before;
     weft_i_errors_save(&before);
     const weft_i_backend *backend = weft_i_backend_for(device);
-    bool has =
-        backend && backend->memory && backend->memory->has_multicast(device, reason, sizeof reason);
+    bool has = backend && backend->device_memory &&
+               backend->device_memory->has_multicast(device, reason, sizeof reason);
     weft_i_errors_restore(&before); /* a device without it is no error */
     return has;
 }
@@ -165,16 +166,23 @@ static weft_status check_rank(const weft_symm *mem, const char *what, int rank)
     return WEFT_OK;
 }
 
+/* The same for what must have an address here. */
+static weft_status check_near(const weft_symm *mem, const char *what, int rank)
+{
+    WEFT_TRY(check_rank(mem, what, rank));
+    return weft_i_far_is(mem, rank) ? weft_i_far_refuse(mem, rank, what) : WEFT_OK;
+}
+
 void *weft_symm_buffer_ptr(const weft_symm *mem, int rank)
 {
-    return check_rank(mem, "weft_symm_buffer_ptr", rank) < 0
+    return check_near(mem, "weft_symm_buffer_ptr", rank) < 0
                ? NULL
                : mem->registration->blocks[rank]->base;
 }
 
 void *weft_symm_signal_pad_ptr(const weft_symm *mem, int rank)
 {
-    return check_rank(mem, "weft_symm_signal_pad_ptr", rank) < 0
+    return check_near(mem, "weft_symm_signal_pad_ptr", rank) < 0
                ? NULL
                : weft_i_registration_pad(mem->registration, rank);
 }
@@ -186,8 +194,15 @@ static void drop_handle(void *mem)
     weft_i_object_drop(mem);
 }
 
-/* A tensor over `bytes` bytes from `at` on of `base`, memory of the registration that is `rank`'s;
- * holds the handle. */
+/* Is that the block of this rank, at the addresses under which it was allocated? */
+static bool is_own(const weft_symm *mem, int rank, const char *base)
+{
+    return rank == mem->group->rank && base == mem->block->segment->base;
+}
+
+/* A tensor over `bytes` bytes from `at` on of `base`, memory of the registration that is `rank`'s.
+ * Of a peer's it holds the handle; of the own block it is as symmetric as the one that was made
+ * first. */
 static weft_tensor *over(weft_symm *mem, int rank, char *base, size_t at, size_t bytes,
                          weft_dtype dtype, weft_shape shape, const int64_t *strides)
 {
@@ -196,9 +211,12 @@ static weft_tensor *over(weft_symm *mem, int rank, char *base, size_t at, size_t
                            "memory of rank %d in group \"%s\" has no address on this rank; "
                            "weft_symm_put and weft_symm_get reach it",
                            rank, mem->group->name);
-    char *data = base + at;
-    weft_storage *storage =
-        weft_i_storage_wrap(data, bytes, mem->block->device, drop_handle, weft_i_object_hold(mem));
+    if (is_own(mem, rank, base)) {
+        weft_i_lease part = {.block = mem->block, .offset = at, .bytes = bytes, .lent = true};
+        return weft_i_block_tensor(&part, dtype, shape, strides);
+    }
+    weft_storage *storage = weft_i_storage_wrap(base + at, bytes, mem->block->device, drop_handle,
+                                                weft_i_object_hold(mem));
     if (!storage) {
         weft_i_object_drop(mem);
         return NULL;
@@ -232,7 +250,7 @@ weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_d
                               int64_t offset)
 {
     size_t at = 0, bytes = 0;
-    if (check_rank(mem, "weft_symm_buffer", rank) < 0 ||
+    if (check_near(mem, "weft_symm_buffer", rank) < 0 ||
         place("weft_symm_buffer", shape, dtype, offset, mem->block->bytes, &at, &bytes) < 0)
         return NULL;
     return over(mem, rank, mem->registration->blocks[rank]->base, at, bytes, dtype, shape, NULL);
@@ -241,7 +259,7 @@ weft_tensor *weft_symm_buffer(weft_symm *mem, int rank, weft_shape shape, weft_d
 weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape, weft_dtype dtype)
 {
     size_t at = 0, bytes = 0;
-    if (check_rank(mem, "weft_symm_remote_tensor", rank) < 0 ||
+    if (check_near(mem, "weft_symm_remote_tensor", rank) < 0 ||
         place("weft_symm_remote_tensor", shape, dtype, 0, mem->block->bytes - mem->offset, &at,
               &bytes) < 0)
         return NULL;
@@ -257,7 +275,7 @@ weft_tensor *weft_symm_remote_tensor(weft_symm *mem, int rank, weft_shape shape,
 
 weft_tensor *weft_symm_tensor(weft_symm *mem, int rank)
 {
-    if (check_rank(mem, "weft_symm_tensor", rank) < 0)
+    if (check_near(mem, "weft_symm_tensor", rank) < 0)
         return NULL;
     return over(mem, rank, mem->registration->blocks[rank]->base, mem->offset,
                 mem->block->bytes - mem->offset, mem->dtype, mem->shape, mem->strides);
@@ -267,7 +285,7 @@ weft_tensor *weft_symm_signal_pad(weft_symm *mem, int rank, weft_shape shape, we
                                   int64_t offset)
 {
     size_t at = 0, bytes = 0;
-    if (check_rank(mem, "weft_symm_signal_pad", rank) < 0)
+    if (check_near(mem, "weft_symm_signal_pad", rank) < 0)
         return NULL;
     size_t limit = mem->registration->pads.pad_bytes;
     size_t item = weft_dtype_size(dtype);

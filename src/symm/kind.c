@@ -5,7 +5,7 @@
 #include <string.h>
 
 const weft_i_kind_row weft_i_kinds[WEFT_I_COLL_KINDS] = {
-#define COLL(name_, text_, record_, as_, runner_, facts_) \
+#define COLL(name_, text_, record_, as_, facts_) \
     [WEFT_I_##name_] = {text_, {record_}, WEFT_I_##as_, facts_},
 #include "symm/kinds.def"
 #undef COLL

@@ -3,14 +3,14 @@
 #ifndef WEFT_SYMM_KIND_H
 #define WEFT_SYMM_KIND_H
 
-#include "base/assert.h"
-#include "base/record.h"
+#include "base/os/assert.h"
+#include "base/report/record.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef enum weft_i_coll_kind {
-#define COLL(name_, text_, record_, as_, runner_, facts_) WEFT_I_##name_,
+#define COLL(name_, text_, record_, as_, facts_) WEFT_I_##name_,
 #include "symm/kinds.def"
 #undef COLL
     WEFT_I_COLL_KINDS

@@ -5,9 +5,9 @@
  */
 #include "symm/persistent.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "fabric/spawn.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "fabric/world/spawn.h"
 #include "weft/symm.h"
 
 typedef struct persistent {

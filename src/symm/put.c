@@ -2,9 +2,9 @@
 /* One-sided transfers: plain copies to and from a peer's memory, with every bound checked. */
 #include "weft/symm_coll.h"
 
-#include "base/status.h"
-#include "symm/registration.h"
-#include "tensor/stream.h"
+#include "base/report/status.h"
+#include "symm/remote_moves.h"
+#include "tensor/object/stream.h"
 
 #include <string.h>
 
@@ -94,6 +94,10 @@ static weft_status put(const char *op, weft_symm *mem, int peer, weft_tensor *fr
     uint64_t number = weft_i_record_begin(record, op, mem->group->id, bytes, peer, channel);
     if (mem->registration->memory)
         status = put_there(mem, peer, from, at, bytes, channel, limit_ms);
+    else if (weft_i_far_is(mem, peer))
+        status = weft_i_far_put(&(weft_i_label){mem->group, op, -1}, mem, peer, at,
+                                weft_i_tensor_data(from), bytes, false,
+                                weft_i_group_limit(mem->group, WEFT_DEFAULT));
     else
         move(place_of(mem, peer, at), weft_i_tensor_data(from), bytes);
     weft_i_record_end(record, number, status);
@@ -127,6 +131,10 @@ weft_status weft_symm_get(weft_tensor *to, weft_symm *mem, int peer, int64_t off
     uint64_t number = weft_i_record_begin(record, "get", mem->group->id, bytes, peer, -1);
     if (mem->registration->memory)
         status = get_there(mem, peer, to, at, bytes);
+    else if (weft_i_far_is(mem, peer))
+        status = weft_i_far_fetch(&(weft_i_label){mem->group, "get", -1}, mem, peer, at,
+                                  weft_i_tensor_data(to), bytes,
+                                  weft_i_group_limit(mem->group, WEFT_DEFAULT));
     else
         move(weft_i_tensor_data(to), place_of(mem, peer, at), bytes);
     weft_i_record_end(record, number, status);
@@ -146,12 +154,7 @@ weft_status weft_symm_put_with_signal(weft_symm *mem, int peer, weft_tensor *fro
                    weft_i_group_limit(mem->group, timeout_ms));
     size_t at = 0, bytes = 0;
     WEFT_TRY(find("put_with_signal", mem, peer, from, offset, &at, &bytes));
-    weft_i_copy copy = {place_of(mem, peer, at), weft_i_tensor_data(from), bytes};
+    weft_i_copy copy = {weft_i_far_is(mem, peer) ? NULL : place_of(mem, peer, at),
+                        weft_i_tensor_data(from), bytes, at};
     return weft_i_symm_copy_and_signal(mem, peer, channel, &copy, timeout_ms);
-}
-
-weft_status weft_symm_wait_for_signal(weft_symm *mem, int peer, int channel, int64_t timeout_ms)
-{
-    WEFT_TRY(check_handle("wait_for_signal", mem, peer));
-    return weft_symm_wait_signal(mem, peer, channel, timeout_ms);
 }

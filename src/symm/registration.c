@@ -3,15 +3,17 @@
  * Rendezvous.  Four steps, none of which leaves a member waiting for one that failed:
  *   1. all show what they bring (and whether they can take part); differences are an error on all,
  * with a table;
- *   2. the first member makes the pads, zeroed, and offers them;
- *   3. each maps the pads and every other member's block;
+ *   2. the first member, of each host, makes the pads, zeroed, and offers them;
+ *   3. each maps the pads and every other member's block, if they are on one host;
  *   4. all show how that went; one failure is everybody's, and everything is undone.
  */
 #include "symm/registration.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "base/report/text.h"
+#include "fabric/group/exchange.h"
+#include "symm/remote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +39,7 @@ void weft_i_registration_drop(weft_i_registration *registration)
     if (!registration ||
         atomic_fetch_sub_explicit(&registration->references, 1, memory_order_acq_rel) != 1)
         return;
+    weft_i_far_close(registration->far); /* first: it looks at the rest */
     if (registration->joined)
         registration->memory->part(registration->joined);
     for (int rank = 0; rank < registration->size; rank++)
@@ -100,7 +103,7 @@ typedef struct tables {
 static bool make_tables(const weft_group *group, const weft_i_block *block, tables *out)
 {
     size_t size = (size_t)group->size;
-    bool joins = block->backend->memory;
+    bool joins = block->backend->device_memory;
     out->entries = WEFT_OS->alloc(size * sizeof *out->entries);
     out->results = WEFT_OS->alloc(size * sizeof *out->results);
     out->cards = joins ? WEFT_OS->alloc(size * sizeof *out->cards) : NULL;
@@ -171,10 +174,10 @@ static weft_status compare(const weft_group *group, const entry *entries)
 /* If any member is lost nobody will have the memory, and the owner may have stopped offering it. */
 static weft_status lost(void *arg)
 {
-    const weft_i_label *call = arg;
-    for (int rank = 0; rank < call->group->size; rank++)
-        if (weft_i_group_fate(call->group, rank) < 0)
-            return weft_i_group_lost(call, rank);
+    const weft_i_label *label = arg;
+    for (int rank = 0; rank < label->group->size; rank++)
+        if (weft_i_group_fate(label->group, rank) < 0)
+            return weft_i_group_lost(label, rank);
     return WEFT_OK;
 }
 
@@ -209,14 +212,22 @@ static weft_status fetch(weft_group *group, const weft_i_block *block, int rank,
                          size_t bytes, int64_t deadline, weft_i_segment **out)
 {
     weft_i_circle circle = circle_of(group, block->device, deadline);
-    weft_i_fdpass_order order = weft_i_circle_order(&circle, rank, key, bytes);
-    return weft_i_circle_fetched(&circle, rank, block->backend->import(&order, out));
+    const weft_i_memory *memory = block->backend->memory;
+    return weft_i_circle_fetched(&circle, rank,
+                                 memory->import(&circle, rank, &key, sizeof key, bytes, out));
 }
 
-/* Without peers there is no first member but ourselves. */
+/* Who makes the pads of this host.  Without peers there is no first member but ourselves. */
+static int pads_maker(const weft_group *group)
+{
+    return group->world->fake ? group->rank
+           : group->hosts     ? group->hosts->host[group->hosts->mine].members[0]
+                              : 0;
+}
+
 static bool makes_pads(const weft_group *group)
 {
-    return group->rank == 0 || group->world->fake;
+    return group->rank == pads_maker(group);
 }
 
 static weft_status make_pads(weft_group *group, weft_i_key key, weft_i_pads *pads)
@@ -234,6 +245,8 @@ static weft_status map_all(weft_group *group, const weft_i_block *block, const e
     for (int rank = 0; rank < group->size; rank++) {
         if (rank == group->rank)
             registration->blocks[rank] = weft_i_segment_hold(block->segment);
+        else if (group->hosts && group->hosts->away[rank])
+            WEFT_TRY(weft_i_far_block(entries[rank].bytes, &registration->blocks[rank]));
         else
             WEFT_TRY(fetch(group, block, rank, entries[rank].key, entries[rank].bytes, deadline,
                            &registration->blocks[rank]));
@@ -246,7 +259,7 @@ static weft_status join(weft_group *group, const weft_i_block *block, const tabl
                         int64_t deadline, weft_i_registration *registration)
 {
     weft_i_circle circle = circle_of(group, block->device, deadline);
-    registration->memory = block->backend->memory;
+    registration->memory = block->backend->device_memory;
     registration->blocks[group->rank] = weft_i_segment_hold(block->segment);
     weft_i_joining with = {.cards = room->cards,
                            .keys = room->keys,
@@ -264,14 +277,17 @@ static weft_status open_registration(weft_group *group, const weft_i_block *bloc
     const entry *entries = room->entries;
     weft_i_pads *pads = &registration->pads;
     lay_out(pads, entries[0].pad_bytes, group->size);
-    if (block->backend->memory)
+    if (block->backend->device_memory)
         return join(group, block, room, deadline, registration);
     if (makes_pads(group))
         WEFT_TRY(make_pads(group, pads_key, pads));
     else
-        WEFT_TRY(fetch(group, block, 0, pads_key, pads->stride * (size_t)group->size, deadline,
-                       &pads->segment));
-    return map_all(group, block, entries, deadline, registration);
+        WEFT_TRY(fetch(group, block, pads_maker(group), pads_key,
+                       pads->stride * (size_t)group->size, deadline, &pads->segment));
+    WEFT_TRY(map_all(group, block, entries, deadline, registration));
+    return group->hosts ? weft_i_far_open(group, registration->serial, pads,
+                                          registration->blocks[group->rank], &registration->far)
+                        : WEFT_OK;
 }
 
 /* ---- step 4: how it went ---- */
@@ -311,8 +327,8 @@ static weft_status agree(weft_group *group, weft_status mine, int64_t deadline, 
     WEFT_TRY(status);
     for (int rank = 0; rank < group->size; rank++)
         if (all[rank] <= WEFT_ERR_PEER_DEAD) { /* it saw somebody lost: so do we */
-            weft_i_label call = {group, "rendezvous", -1};
-            WEFT_TRY(lost(&call));
+            weft_i_label label = {group, "rendezvous", -1};
+            WEFT_TRY(lost(&label));
         }
     for (int rank = 0; rank < group->size; rank++)
         if (all[rank] < 0)
@@ -335,13 +351,13 @@ static weft_status compare_cards(weft_group *group, const weft_i_block *block, c
                                  int64_t deadline)
 {
     weft_i_circle circle = circle_of(group, block->device, deadline);
-    if (!block->backend->memory)
+    if (!block->backend->device_memory)
         return WEFT_OK;
     for (int rank = 0; rank < group->size; rank++) {
         room->cards[rank] = room->entries[rank].card;
         room->keys[rank] = room->entries[rank].key;
     }
-    return block->backend->memory->compare(&circle, room->cards);
+    return block->backend->device_memory->compare(&circle, room->cards);
 }
 
 static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *mine,
@@ -352,7 +368,7 @@ static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *
     int64_t deadline =
         weft_i_os_deadline(weft_i_group_limit(group, WEFT_DEFAULT)); /* one for all the steps */
     WEFT_TRY(weft_i_group_exchange(group, "rendezvous", mine, sizeof *mine, entries, WEFT_DEFAULT));
-    registration->serial = group->registrations = highest_serial(group, entries);
+    registration->serial = group->rest.registrations = highest_serial(group, entries);
     WEFT_TRY(compare(group, entries));
     WEFT_TRY(compare_cards(group, block, room, deadline));
     weft_i_key pads_key = weft_i_key_of(group->key, &entries[0].key, sizeof entries[0].key);
@@ -368,15 +384,16 @@ static weft_status pair_up(weft_i_block *block, weft_group *group, const entry *
 static weft_status entry_of(const weft_group *group, const weft_i_block *block, size_t offset,
                             entry *out)
 {
-    entry mine = {.serial = group->registrations + 1,
+    entry mine = {.serial = group->rest.registrations + 1,
                   .key = block->segment->key,
                   .bytes = block->bytes,
                   .pad_bytes = block->pad_bytes,
                   .offset = offset};
     snprintf(mine.backend, sizeof mine.backend, "%s", block->backend->name);
     *out = mine;
-    return block->backend->memory ? block->backend->memory->show(block->segment, &out->card)
-                                  : WEFT_OK;
+    return block->backend->device_memory
+               ? block->backend->device_memory->show(block->segment, &out->card)
+               : WEFT_OK;
 }
 
 /* Tells the others that this rank cannot take part, and why; needs no memory. */
@@ -409,9 +426,9 @@ weft_status weft_i_registration_new(weft_i_block *block, size_t offset, weft_gro
     free_tables(&room);
     if (group->board && (status == WEFT_ERR_PEER_DEAD || status == WEFT_ERR_PEER_LEFT)) {
         /* The others may be in a later step, and wait for us: end that, and name who is lost. */
-        weft_i_label call = {group, "rendezvous", -1};
+        weft_i_label label = {group, "rendezvous", -1};
         weft_i_group_spoil(group, status);
-        status = weft_i_group_check_revoked(&call);
+        status = weft_i_group_check_revoked(&label);
     }
     if (status == WEFT_OK)
         *out = room.registration;

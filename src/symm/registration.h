@@ -7,25 +7,11 @@
 #ifndef WEFT_SYMM_REGISTRATION_H
 #define WEFT_SYMM_REGISTRATION_H
 
-#include "base/assert.h"
 #include "symm/block.h"
+#include "symm/pads.h"
 #include "weft/symm.h"
 
-/*
- * The pads of all members lie in one segment, made by the first member.  Each member's part: a line
- * with its bell and when it last gave a barrier up, one arrival word per channel (written by it
- * alone), one pass word per channel (see base/signal.h), then the pad users see: word W * channel +
- * source is a semaphore.
- */
-typedef struct weft_i_pads {
-    weft_i_segment *segment;
-    size_t stride;   /* bytes of one member's part */
-    size_t words_at; /* of the arrival words in it */
-    size_t passes_at;
-    size_t pad_at; /* of the users' pad */
-    size_t pad_bytes;
-    int channels;
-} weft_i_pads;
+struct weft_i_far_memory;
 
 struct weft_i_registration {
     atomic_int references;     /* relaxed up, acq_rel down */
@@ -34,10 +20,11 @@ struct weft_i_registration {
     uint32_t serial; /* from 1, counted per group: equal on all members, so it names the
                         registration between them */
     int size;
-    weft_i_segment **blocks;            /* by rank; each held */
+    weft_i_segment **blocks;            /* by rank; each held.  One on another host has no base */
     weft_i_pads pads;                   /* of a device: the sizes alone, the rest is in `joined` */
     const weft_i_device_memory *memory; /* NULL: the host reaches the blocks */
     void *joined;                       /* its part */
+    struct weft_i_far_memory *far; /* members on other hosts (remote.h); NULL: there are none */
 };
 
 struct weft_symm {
@@ -66,30 +53,19 @@ void weft_i_registration_drop_all(weft_i_registration *first);
 weft_i_registration *weft_i_registration_find(const weft_i_block *block, const weft_group *group);
 weft_i_registration *weft_i_registration_of(weft_i_block *block, const weft_group *group);
 
-static inline char *weft_i_pads_part(const weft_i_pads *pads, int rank)
-{
-    WEFT_ASSERT(rank >= 0 && pads->segment);
-    return pads->segment->base + (size_t)rank * pads->stride;
-}
-
 /* What is copied to a peer before it is signalled. */
 typedef struct weft_i_copy {
-    char *to;
+    char *to; /* NULL on another host */
     const char *from;
     size_t bytes;
+    size_t at; /* in the peer's block */
 } weft_i_copy;
 
 /* Copies and signals as one operation (signals.c).  Memory of the host; everything is checked. */
 weft_status weft_i_symm_copy_and_signal(weft_symm *mem, int peer, int channel,
                                         const weft_i_copy *copy, int64_t timeout_ms);
 
-/* The users' pad of a member. */
-static inline char *weft_i_pads_of(const weft_i_pads *pads, int rank)
-{
-    return weft_i_pads_part(pads, rank) + pads->pad_at;
-}
-
-/* The same, wherever it lies. */
+/* The users' pad of a member, wherever it lies. */
 static inline char *weft_i_registration_pad(const weft_i_registration *registration, int rank)
 {
     return registration->memory ? registration->memory->pad(registration->joined, rank)

@@ -30,7 +30,7 @@ typedef struct weft_i_counterparts {
 } weft_i_counterparts;
 
 /* all_to_all_vdev: what distinguishes its three forms. */
-typedef struct weft_i_exchange {
+typedef struct weft_i_vdev {
     weft_i_coll_kind kind;
     int experts;    /* of each rank; 1: plain vdev */
     bool by_expert; /* the input comes by experts, with offsets; the output by ranks */
@@ -39,7 +39,7 @@ typedef struct weft_i_exchange {
     int64_t in_rows, out_rows;
     weft_i_counterparts splits; /* the table of splits, beside that of the input */
     size_t most_bytes;          /* what the input may have at most: the same on all ranks */
-} weft_i_exchange;
+} weft_i_vdev;
 
 /* tile_reduce: the tile of which this rank is root; lengths in elements, strides in bytes. */
 typedef struct weft_i_tiles {
@@ -76,10 +76,10 @@ typedef struct weft_i_request {
     const int64_t *in_splits, *out_splits; /* rows for each rank; NULL: equal parts */
     size_t row;                            /* bytes of a row */
     int64_t limit_ms;
-    const char *local; /* of operations on symmetric memory: copied to the buffer first */
-    const weft_i_exchange *exchange; /* of all_to_all_vdev */
-    const weft_i_tiles *tiles;       /* of tile_reduce */
-    uint32_t digest;                 /* of those two: all that the ranks must agree on */
+    const char *local;         /* of operations on symmetric memory: copied to the buffer first */
+    const weft_i_vdev *vdev;   /* of all_to_all_vdev */
+    const weft_i_tiles *tiles; /* of tile_reduce */
+    uint32_t digest;           /* of those two: all that the ranks must agree on */
     /*
      * Several operands, as one operation; only while a backend has the request.  Of kinds with a
      * tensor per rank there is one pair for each rank: the input of a gather is this rank's, and so
@@ -91,7 +91,7 @@ typedef struct weft_i_request {
     const weft_i_message *messages;
     size_t messages_count;
 
-    /* The rest is for a backend alone.  Whoever hands the request to one sets it (coll/carrier.c);
+    /* The rest is for a backend alone.  Whoever hands the request to one sets it (coll/device/carrier.c);
      * until then nobody reads it, and it holds anything. */
     void *stream; /* the device's own, in whose order it is to run; NULL on the CPU */
     /* With several ways: bytes of an all_reduce up to which each pays. */

@@ -2,10 +2,10 @@
 /* The sentry's thread and its posts; see sentry.h. */
 #include "symm/sentry.h"
 
-#include "base/os.h"
-#include "base/place.h"
-#include "base/status.h"
-#include "fabric/quarrel.h"
+#include "base/os/os.h"
+#include "base/os/place.h"
+#include "base/report/status.h"
+#include "fabric/group/quarrel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -212,13 +212,14 @@ static weft_i_post *new_post(const weft_group *group, const weft_i_post_duty *du
     weft_i_post *post = WEFT_OS->alloc(sizeof *post + (size_t)group->size * sizeof(struct member));
     if (!post)
         return weft_i_null(WEFT_ERR_NO_MEMORY, "no memory to look out for %d ranks", group->size);
-    *post = (weft_i_post){
-        .world = weft_i_world_hold(group->world),
-        .segment = group->board_segment ? weft_i_segment_hold(group->board_segment) : NULL,
-        .board = group->world->fake ? NULL : group->board,
-        .duty = *duty,
-        .rank = group->rank,
-        .size = group->size};
+    *post = (weft_i_post){.world = weft_i_world_hold(group->world),
+                          .segment = group->rest.board_segment
+                                         ? weft_i_segment_hold(group->rest.board_segment)
+                                         : NULL,
+                          .board = group->world->fake ? NULL : group->board,
+                          .duty = *duty,
+                          .rank = group->rank,
+                          .size = group->size};
     for (int rank = 0; rank < group->size; rank++)
         post->members[rank] = (struct member){.world_rank = group->members[rank]};
     snprintf(post->group, sizeof post->group, "%s", group->name);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Barriers and signals on a handle, and 32-bit writes.  The protocol itself is in base/signal.h. */
-#include "base/log.h"
-#include "base/os.h"
-#include "base/status.h"
-#include "symm/registration.h"
-#include "tensor/stream.h"
+/* Barriers and signals on a handle, and 32-bit writes.  The protocol itself is in base/share/signal.h. */
+#include "base/os/os.h"
+#include "base/report/log.h"
+#include "base/report/status.h"
+#include "fabric/group/exchange.h"
+#include "symm/remote_moves.h"
+#include "tensor/object/stream.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { BARRIER_DIGEST = 0x62617272 }; /* even: a first meeting, see base/signal.h */
+enum { BARRIER_DIGEST = 0x62617272 }; /* even: a first meeting, see base/share/signal.h */
 
 static weft_status check(const weft_symm *mem, const char *what, int rank, int channel,
                          int64_t timeout_ms)
@@ -51,9 +52,9 @@ static weft_status enqueue(const weft_symm *mem, weft_i_signal_kind kind, const 
                            int channel, int64_t timeout_ms)
 {
     weft_group *group = mem->group;
-    weft_i_label call = {group, op, channel};
+    weft_i_label label = {group, op, channel};
     const weft_i_registration *registration = mem->registration;
-    WEFT_TRY(weft_i_group_check_revoked(&call));
+    WEFT_TRY(weft_i_group_check_revoked(&label));
     if (group->world->fake)
         return WEFT_OK;
     weft_stream *stream = weft_i_stream_current(mem->block->device);
@@ -75,26 +76,31 @@ weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t timeout_ms)
     if (mem->registration->memory)
         return enqueue(mem, WEFT_I_SIGNAL_BARRIER, "barrier", 0, channel, timeout_ms);
     weft_group *group = mem->group;
-    weft_i_label call = {group, "barrier", channel};
+    weft_i_label label = {group, "barrier", channel};
     weft_i_point point = point_of(mem, channel);
     weft_i_meeting meeting;
     weft_i_record *record = weft_i_group_record(group);
+    int64_t limit = weft_i_group_limit(group, timeout_ms);
     uint64_t number = weft_i_record_begin_named(record, &barrier_name, group->id, 0, -1, channel);
-    weft_status status = weft_i_group_meet(&call, &point, BARRIER_DIGEST,
-                                           weft_i_group_limit(group, timeout_ms), &meeting);
+    weft_status status = mem->registration->far
+                             ? weft_i_hosts_pads_meet(&label, &mem->registration->far->pads,
+                                                      BARRIER_DIGEST, limit, &meeting)
+                             : weft_i_group_meet(&label, &point, BARRIER_DIGEST, limit, &meeting);
     weft_i_record_end(record, number, status);
-    return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(&call, &meeting) : status;
+    return status == WEFT_ERR_MISMATCH ? weft_i_group_mismatch(&label, &meeting) : status;
 }
 
 /* ---- semaphores ---- */
 
 typedef struct semaphore {
-    weft_i_label call;
+    weft_i_label label;
     _Atomic uint32_t *word;
     int peer;
+    const weft_symm *mem;
     const weft_i_copy *copy;             /* goes before the signal; NULL: nothing does */
     bool (*act)(_Atomic uint32_t *word); /* put or take */
     int64_t late;                        /* of weft_i_world_is_late */
+    bool far;                            /* the peer is on another host */
 } semaphore;
 
 static bool try_act(void *arg)
@@ -108,7 +114,9 @@ static bool try_act(void *arg)
 static weft_status peer_fate(void *arg)
 {
     semaphore *box = arg;
-    const weft_group *group = box->call.group;
+    const weft_group *group = box->label.group;
+    if (group->hosts)
+        weft_i_hosts_look(group, box->peer);
     weft_status fate = weft_i_group_fate(group, box->peer);
     if (fate == WEFT_OK && weft_i_world_is_late(group->world, &box->late, WEFT_OS->clock_ns())) {
         char who[640];
@@ -116,7 +124,7 @@ static weft_status peer_fate(void *arg)
         weft_i_log(WEFT_LOG_WARN,
                    "rank %d of %d in group \"%s\", %s on channel %d: has waited "
                    "%.3g s for %s",
-                   group->rank, group->size, group->name, box->call.op, box->call.channel,
+                   group->rank, group->size, group->name, box->label.op, box->label.channel,
                    (double)group->world->warn_ns * 1e-9, who);
     }
     return fate;
@@ -124,16 +132,16 @@ static weft_status peer_fate(void *arg)
 
 static weft_status fail_timeout(const semaphore *box, int64_t timeout_ms)
 {
-    const weft_group *group = box->call.group;
+    const weft_group *group = box->label.group;
     char who[640];
     const char *wanted = box->act == weft_i_signal_put ? "to take its last signal" : "to signal";
     if (timeout_ms == 0) /* a try: nothing was promised */
         return weft_i_miss(WEFT_ERR_TIMEOUT, "%s on channel %d: not yet: rank %d has %s",
-                           box->call.op, box->call.channel, group->members[box->peer], wanted);
+                           box->label.op, box->label.channel, group->members[box->peer], wanted);
     weft_i_world_describe(group->world, group->members[box->peer], who, sizeof who);
     return weft_i_fail(WEFT_ERR_TIMEOUT,
                        "rank %d of %d in group \"%s\", %s on channel %d: waited %lld ms for %s %s",
-                       group->rank, group->size, group->name, box->call.op, box->call.channel,
+                       group->rank, group->size, group->name, box->label.op, box->label.channel,
                        (long long)timeout_ms, who, wanted);
 }
 
@@ -146,43 +154,101 @@ static void copy(const semaphore *box)
         memmove(box->copy->to, box->copy->from, box->copy->bytes); /* perhaps to ourselves */
 }
 
-static weft_status act_or_wait(const weft_symm *mem, semaphore *box, int64_t timeout_ms)
+/* To another host: with the signal, if the data fit into a message and the word is empty. */
+static weft_status copy_far(const semaphore *box, int64_t limit, bool *signalled)
 {
-    weft_group *group = mem->group;
-    WEFT_TRY(weft_i_group_check_revoked(&box->call));
+    const weft_i_copy *what = box->copy;
+    *signalled = what->bytes && what->bytes <= WEFT_I_FAR_PIECE && weft_i_signal_put(box->word);
+    weft_status status = weft_i_far_put(&box->label, box->mem, box->peer, what->at, what->from,
+                                        what->bytes, *signalled, limit);
+    if (status < 0 && *signalled)
+        weft_i_signal_take(box->word); /* nobody has seen it */
+    return status;
+}
+
+static weft_status await(const semaphore *box, int64_t limit)
+{
+    const weft_group *group = box->label.group;
+    weft_i_wait wait = {.ready = try_act,
+                        .lost = peer_fate,
+                        .arg = (void *)(uintptr_t)box,
+                        .bell = box->far ? NULL
+                                         : (_Atomic uint32_t *)(void *)weft_i_pads_part(
+                                               &box->mem->registration->pads, group->rank),
+                        .wheel = group->hosts ? weft_i_remote_wheel(group->world->remote) : NULL,
+                        .deadline = weft_i_os_deadline(limit),
+                        .mode = group->world->mode};
+    return weft_i_wait_for(&wait);
+}
+
+/* The peer may wait for this. */
+static void ring_peer(const semaphore *box)
+{
+    /* Pairs with the fence of a sleeper; ranks that spin rarely sleep, see weft_i_wait_ring. */
+    if (box->label.group->world->mode != WEFT_I_WAIT_SPIN)
+        atomic_thread_fence(memory_order_seq_cst);
+    weft_i_wait_ring(
+        (_Atomic uint32_t *)(void *)weft_i_pads_part(&box->mem->registration->pads, box->peer));
+}
+
+/* The word has changed: so does that of the other host, or it is changed back. */
+static weft_status tell_far(const semaphore *box)
+{
+    bool puts = box->act == weft_i_signal_put;
+    weft_status status = puts ? weft_i_far_tell_signal(box->mem, box->peer, box->label.channel)
+                              : weft_i_far_tell_taken(box->mem, box->peer, box->label.channel);
+    if (status < 0 && puts)
+        weft_i_signal_take(box->word);
+    else if (status < 0)
+        weft_i_signal_put(box->word);
+    return status;
+}
+
+/* What was put to others is there before the peer can tell them of this signal. */
+static weft_status settle_others(const semaphore *box, int64_t limit)
+{
+    return box->act == weft_i_signal_put ? weft_i_hosts_settle(&box->label, box->peer, limit)
+                                         : WEFT_OK;
+}
+
+static weft_status act(semaphore *box, int64_t limit)
+{
+    bool signalled = false;
+    WEFT_TRY(settle_others(box, limit));
+    if (box->copy && box->far)
+        WEFT_TRY(copy_far(box, limit, &signalled));
+    else if (box->copy)
+        copy(box);
+    if (signalled)
+        return WEFT_OK;
+    if (!box->act(box->word)) {
+        weft_status status = await(box, limit);
+        if (status < 0)
+            return status == WEFT_ERR_TIMEOUT ? fail_timeout(box, limit)
+                                              : weft_i_group_lost(&box->label, box->peer);
+    }
+    if (box->far)
+        return tell_far(box);
+    if (box->peer != box->label.group->rank)
+        ring_peer(box);
+    return WEFT_OK;
+}
+
+static weft_status act_or_wait(semaphore *box, int64_t timeout_ms)
+{
+    const weft_group *group = box->label.group;
+    WEFT_TRY(weft_i_group_check_revoked(&box->label));
     if (group->world->fake && box->copy)
         copy(box);
     if (group->world->fake)
         return WEFT_OK;
-    int64_t limit = weft_i_group_limit(group, timeout_ms);
     weft_i_record *record = weft_i_group_record(group);
     uint64_t number =
-        weft_i_record_begin(record, box->call.op, group->id, box->copy ? box->copy->bytes : 0,
-                            box->peer, box->call.channel);
-    weft_status status = WEFT_OK;
-    if (box->copy)
-        copy(box);
-    if (!box->act(box->word)) {
-        weft_i_wait wait = {.ready = try_act,
-                            .lost = peer_fate,
-                            .arg = box,
-                            .bell = (_Atomic uint32_t *)(void *)weft_i_pads_part(
-                                &mem->registration->pads, group->rank),
-                            .deadline = weft_i_os_deadline(limit),
-                            .mode = group->world->mode};
-        status = weft_i_wait_for(&wait);
-    }
-    if (status == WEFT_OK && box->peer != group->rank) { /* it may wait for this */
-        /* Pairs with the fence of a sleeper; ranks that spin rarely sleep, see weft_i_wait_ring. */
-        if (group->world->mode != WEFT_I_WAIT_SPIN)
-            atomic_thread_fence(memory_order_seq_cst);
-        weft_i_wait_ring(
-            (_Atomic uint32_t *)(void *)weft_i_pads_part(&mem->registration->pads, box->peer));
-    }
+        weft_i_record_begin(record, box->label.op, group->id, box->copy ? box->copy->bytes : 0,
+                            box->peer, box->label.channel);
+    weft_status status = act(box, weft_i_group_limit(group, timeout_ms));
     weft_i_record_end(record, number, status);
-    if (status < 0 && status != WEFT_ERR_TIMEOUT)
-        return weft_i_group_lost(&box->call, box->peer);
-    return status == WEFT_ERR_TIMEOUT ? fail_timeout(box, limit) : status;
+    return status;
 }
 
 static _Atomic uint32_t *word_of(const weft_symm *mem, int to, int from, int channel)
@@ -197,22 +263,26 @@ weft_status weft_symm_put_signal(weft_symm *mem, int rank, int channel, int64_t 
     WEFT_TRY(check(mem, "weft_symm_put_signal", rank, channel, timeout_ms));
     if (mem->registration->memory)
         return enqueue(mem, WEFT_I_SIGNAL_PUT, "put_signal", rank, channel, timeout_ms);
-    semaphore box = {.call = {mem->group, "put_signal", channel},
+    semaphore box = {.label = {mem->group, "put_signal", channel},
+                     .mem = mem,
                      .word = word_of(mem, rank, mem->group->rank, channel),
                      .peer = rank,
-                     .act = weft_i_signal_put};
-    return act_or_wait(mem, &box, timeout_ms);
+                     .act = weft_i_signal_put,
+                     .far = weft_i_far_is(mem, rank)};
+    return act_or_wait(&box, timeout_ms);
 }
 
 weft_status weft_i_symm_copy_and_signal(weft_symm *mem, int peer, int channel,
                                         const weft_i_copy *what, int64_t timeout_ms)
 {
-    semaphore box = {.call = {mem->group, "put_with_signal", channel},
+    semaphore box = {.label = {mem->group, "put_with_signal", channel},
+                     .mem = mem,
                      .word = word_of(mem, peer, mem->group->rank, channel),
                      .peer = peer,
                      .copy = what,
-                     .act = weft_i_signal_put};
-    return act_or_wait(mem, &box, timeout_ms);
+                     .act = weft_i_signal_put,
+                     .far = weft_i_far_is(mem, peer)};
+    return act_or_wait(&box, timeout_ms);
 }
 
 weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel, int64_t timeout_ms)
@@ -220,11 +290,13 @@ weft_status weft_symm_wait_signal(weft_symm *mem, int rank, int channel, int64_t
     WEFT_TRY(check(mem, "weft_symm_wait_signal", rank, channel, timeout_ms));
     if (mem->registration->memory)
         return enqueue(mem, WEFT_I_SIGNAL_WAIT, "wait_signal", rank, channel, timeout_ms);
-    semaphore box = {.call = {mem->group, "wait_signal", channel},
+    semaphore box = {.label = {mem->group, "wait_signal", channel},
+                     .mem = mem,
                      .word = word_of(mem, mem->group->rank, rank, channel),
                      .peer = rank,
-                     .act = weft_i_signal_take};
-    return act_or_wait(mem, &box, timeout_ms);
+                     .act = weft_i_signal_take,
+                     .far = weft_i_far_is(mem, rank)};
+    return act_or_wait(&box, timeout_ms);
 }
 
 /* ---- after a failure ---- */
@@ -308,14 +380,14 @@ static weft_status write_there(weft_tensor *tensor, int64_t offset, int64_t valu
     const weft_i_backend *backend = stream ? weft_i_backend_for(device) : NULL;
     if (!backend)
         return weft_last_status();
-    if (!backend->memory) {
+    if (!backend->device_memory) {
         char name[16];
         return weft_i_fail(WEFT_ERR_UNSUPPORTED, "words on %s cannot be written by a stream",
                            weft_device_name(device, name));
     }
     uint32_t *words = (uint32_t *)(void *)weft_i_tensor_data(tensor) + offset;
     weft_status status =
-        backend->memory->write(stream->own, words, (uint32_t)value, (size_t)count, ordered);
+        backend->device_memory->write(stream->own, words, (uint32_t)value, (size_t)count, ordered);
     if (status == WEFT_OK)
         weft_i_tensor_bump(tensor);
     return status;

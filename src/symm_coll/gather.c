@@ -6,17 +6,20 @@
  */
 #include "weft/symm_coll.h"
 
-#include "base/status.h"
-#include "coll/enter.h"
-#include "coll/request.h"
-#include "coll/work.h"
+#include "base/report/status.h"
+#include "coll/calls/run.h"
+#include "coll/calls/work.h"
+#include "coll/host/algorithms.h"
+#include "coll/hosts/hosts.h"
+#include "coll/lane/enter.h"
+#include "coll/lane/request.h"
 #include "symm_coll/gather.h"
 #include "symm_coll/reach.h"
 #include "symm_coll/traced.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 /* My bytes into everybody's output at my place. */
-weft_status weft_i_symm_push(weft_i_coll *coll)
+static weft_status run_push(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
     const weft_i_lane *lane = coll->lane;
@@ -69,13 +72,26 @@ weft_status weft_symm_multimem_all_gather_out(weft_tensor *out, weft_tensor *x, 
 bool weft_i_symm_gather_reaches(const weft_tensor *out)
 {
     const weft_i_lease *lease = weft_i_block_lease_of(out);
-    const weft_i_device_memory *memory = lease ? lease->block->backend->memory : NULL;
+    const weft_i_device_memory *memory = lease ? lease->block->backend->device_memory : NULL;
     return lease && (!memory || memory->strided);
 }
 
 weft_status weft_i_symm_gather_out(weft_tensor *out, weft_tensor *x, weft_group *group)
 {
     return gather_out(WEFT_I_LOW_CONTENTION_ALL_GATHER_OUT, out, x, group);
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_kind_run(WEFT_I_MULTIMEM_ALL_GATHER, run_push);
+    weft_i_kind_run(WEFT_I_LOW_CONTENTION_ALL_GATHER_OUT, run_push);
+    weft_i_kind_run(WEFT_I_LOW_CONTENTION_ALL_GATHER, weft_i_coll_move);
+    weft_i_kind_run(WEFT_I_LOW_CONTENTION_REDUCE_SCATTER, weft_i_coll_reduce_scatter);
+    weft_i_hosts_kind_run(WEFT_I_MULTIMEM_ALL_GATHER, weft_i_hosts_gather_all);
+    weft_i_hosts_kind_run(WEFT_I_LOW_CONTENTION_ALL_GATHER_OUT, weft_i_hosts_gather_all);
+    weft_i_hosts_kind_run(WEFT_I_LOW_CONTENTION_ALL_GATHER, weft_i_hosts_gather_all);
+    weft_i_hosts_kind_run(WEFT_I_LOW_CONTENTION_REDUCE_SCATTER, weft_i_hosts_reduce_scatter);
 }
 
 /* ---- low contention ---- */

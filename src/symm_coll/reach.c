@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding the counterparts of a symmetric operand, and meeting for them at the first use. */
 #include "symm_coll/reach.h"
-#include "base/assert.h"
+#include "base/os/assert.h"
+#include "coll/calls/run.h"
+#include "coll/hosts/hosts.h"
 
-#include "base/status.h"
-#include "coll/request.h"
-#include "coll/work.h"
+#include "base/report/status.h"
+#include "coll/calls/work.h"
+#include "coll/lane/request.h"
 
 weft_status weft_i_reach_check(const char *op, const char *which, const weft_tensor *x)
 {
@@ -69,4 +71,11 @@ weft_status weft_i_reach_run(weft_i_coll *coll, weft_tensor *x)
     weft_status status = weft_i_work_now(coll);
     weft_i_reach_close(&reach);
     return status;
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_kind_run(WEFT_I_FIRST_USE, weft_i_coll_barrier);
+    weft_i_hosts_kind_run(WEFT_I_FIRST_USE, weft_i_hosts_barrier);
 }

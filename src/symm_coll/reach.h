@@ -7,7 +7,7 @@
 #ifndef WEFT_SYMM_COLL_REACH_H
 #define WEFT_SYMM_COLL_REACH_H
 
-#include "coll/call.h"
+#include "coll/lane/call.h"
 
 /* WEFT_ERR_TYPE unless the operand is symmetric memory. */
 weft_status weft_i_reach_check(const char *op, const char *which, const weft_tensor *x);

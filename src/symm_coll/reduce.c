@@ -7,13 +7,16 @@
  */
 #include "weft/symm_coll.h"
 
-#include "base/status.h"
-#include "coll/enter.h"
-#include "coll/request.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "coll/calls/run.h"
+#include "coll/hosts/hosts.h"
+#include "coll/lane/enter.h"
+#include "coll/lane/request.h"
 #include "symm_coll/ops.h"
 #include "symm_coll/reach.h"
 #include "symm_coll/traced.h"
-#include "tensor/eye.h"
+#include "tensor/object/eye.h"
 
 /* While the thread captures, the operation becomes a row of the graph. */
 #define IF_TRACED(call_)     \
@@ -26,7 +29,7 @@
 
 /* The plan of the copying form is the local input.  All ranks take part in both meetings, also
  * where only the root wants the result. */
-weft_status weft_i_symm_one_shot(weft_i_coll *coll)
+static weft_status run_one_shot(weft_i_coll *coll)
 {
     bool wanted =
         coll->ask.kind != WEFT_I_MULTIMEM_ONE_SHOT_REDUCE || coll->lane->me == coll->ask.root;
@@ -39,7 +42,7 @@ weft_status weft_i_symm_one_shot(weft_i_coll *coll)
     return weft_i_coll_sync(coll);
 }
 
-weft_status weft_i_symm_two_shot(weft_i_coll *coll)
+static weft_status run_two_shot(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
     weft_i_lane *lane = coll->lane;
@@ -52,7 +55,7 @@ weft_status weft_i_symm_two_shot(weft_i_coll *coll)
     return weft_i_coll_sync(coll);
 }
 
-weft_status weft_i_symm_two_shot_out(weft_i_coll *coll)
+static weft_status run_two_shot_out(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
     weft_i_lane *lane = coll->lane;
@@ -71,7 +74,7 @@ weft_status weft_i_symm_two_shot_out(weft_i_coll *coll)
 }
 
 /* Row by row: my columns of everybody's input.  Without split_last_dim there is one row. */
-weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll)
+static weft_status run_reduce_scatter(weft_i_coll *coll)
 {
     WEFT_TRY(weft_i_enter(coll));
     size_t part = coll->ask.row / (size_t)coll->lane->size;
@@ -80,6 +83,66 @@ weft_status weft_i_symm_reduce_scatter(weft_i_coll *coll)
         weft_i_coll_fold_to(coll, coll->ask.out + row * part, part / coll->ask.item);
     }
     return weft_i_coll_sync(coll);
+}
+
+/* ---- between hosts: memory of others has no address, so all do what their operands would without it ---- */
+
+static weft_status hosts_one_shot(weft_i_coll *coll)
+{
+    if (coll->plan)
+        weft_i_coll_put(coll->ask.in, coll->plan, coll->ask.in_bytes);
+    return weft_i_hosts_all_reduce(coll);
+}
+
+/* The columns of each rank, one rank behind the other. */
+static void pack_columns(const weft_i_coll *coll, char *out)
+{
+    size_t part = coll->ask.row / (size_t)coll->ask.size, rows = coll->ask.in_bytes / coll->ask.row;
+    for (int rank = 0; rank < coll->ask.size; rank++)
+        for (size_t row = 0; row < rows; row++, out += part)
+            weft_i_coll_put(out, coll->ask.in + row * coll->ask.row + (size_t)rank * part, part);
+}
+
+static weft_status hosts_reduce_scatter(weft_i_coll *coll)
+{
+    if (!coll->ask.in_bytes || coll->ask.row == coll->ask.in_bytes)
+        return weft_i_hosts_reduce_scatter(coll);
+    char *in = coll->ask.in, *packed = WEFT_OS->alloc(coll->ask.in_bytes);
+    if (!packed)
+        return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s in group \"%s\": no memory for %zu bytes",
+                           coll->ask.op, coll->group->name, coll->ask.in_bytes);
+    pack_columns(coll, packed);
+    coll->ask.in = packed;
+    weft_status status = weft_i_hosts_reduce_scatter(coll);
+    coll->ask.in = in;
+    WEFT_OS->free(packed);
+    return status;
+}
+
+static void give_hosts_runners(void)
+{
+    weft_i_hosts_kind_run(WEFT_I_ONE_SHOT_ALL_REDUCE, hosts_one_shot);
+    weft_i_hosts_kind_run(WEFT_I_ONE_SHOT_ALL_REDUCE_COPY, hosts_one_shot);
+    weft_i_hosts_kind_run(WEFT_I_TWO_SHOT_ALL_REDUCE, weft_i_hosts_all_reduce);
+    weft_i_hosts_kind_run(WEFT_I_TWO_SHOT_ALL_REDUCE_OUT, weft_i_hosts_all_reduce);
+    weft_i_hosts_kind_run(WEFT_I_REDUCE_SCATTER_OUT, hosts_reduce_scatter);
+    weft_i_hosts_kind_run(WEFT_I_MULTIMEM_ALL_REDUCE, weft_i_hosts_all_reduce);
+    weft_i_hosts_kind_run(WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE, hosts_one_shot);
+    weft_i_hosts_kind_run(WEFT_I_MULTIMEM_ONE_SHOT_REDUCE, weft_i_hosts_reduce);
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    give_hosts_runners();
+    weft_i_kind_run(WEFT_I_ONE_SHOT_ALL_REDUCE, run_one_shot);
+    weft_i_kind_run(WEFT_I_ONE_SHOT_ALL_REDUCE_COPY, run_one_shot);
+    weft_i_kind_run(WEFT_I_TWO_SHOT_ALL_REDUCE, run_two_shot);
+    weft_i_kind_run(WEFT_I_TWO_SHOT_ALL_REDUCE_OUT, run_two_shot_out);
+    weft_i_kind_run(WEFT_I_REDUCE_SCATTER_OUT, run_reduce_scatter);
+    weft_i_kind_run(WEFT_I_MULTIMEM_ALL_REDUCE, run_two_shot);
+    weft_i_kind_run(WEFT_I_MULTIMEM_ONE_SHOT_ALL_REDUCE, run_one_shot);
+    weft_i_kind_run(WEFT_I_MULTIMEM_ONE_SHOT_REDUCE, run_one_shot);
 }
 
 /* ---- filling ---- */

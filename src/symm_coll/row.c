@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Collectives on symmetric memory as rows, for graphs: what a program asked for by name, and what a
- * graph makes of a plain all_reduce whose operand it can place (graph/lower.c).  Unlike functional
+ * graph makes of a plain all_reduce whose operand it can place (graph/pass/lower.c).  Unlike functional
  * collectives they are done when they return, so nobody waits for them.  A graph that places nothing
  * has ordinary operands: then the plain collective runs, which has the same result.
  */
-#include "coll/carrier.h"
-#include "coll/request.h"
+#include "coll/device/carrier.h"
+#include "coll/lane/request.h"
 #include "functional/functional.h"
-#include "kernels/fold.h"
+#include "kernels/fold/fold.h"
 #include "symm_coll/gather.h"
 #include "symm_coll/ops.h"
 #include "symm_coll/reach.h"
-#include "tensor/loops.h"
+#include "tensor/op/loops.h"
 #include "weft/op.h"
 #include "weft/symm_coll.h"
 

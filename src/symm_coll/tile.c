@@ -5,11 +5,13 @@
  */
 #include "weft/symm_coll.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "coll/enter.h"
-#include "coll/request.h"
-#include "coll/work.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "coll/calls/run.h"
+#include "coll/calls/work.h"
+#include "coll/hosts/hosts.h"
+#include "coll/lane/enter.h"
+#include "coll/lane/request.h"
 #include "symm_coll/reach.h"
 
 /* A 2-d layout, in bytes. */
@@ -26,6 +28,10 @@ typedef struct tile {
 typedef struct tiles {
     const tile *mine; /* the tile of which this rank is root; NULL: none */
     layout out;
+    const tile *all;
+    const int *roots;
+    int count;
+    size_t most; /* elements of the largest */
 } tiles;
 
 static layout layout_of(const weft_tensor *x)
@@ -61,13 +67,68 @@ static void fold_tile(weft_i_coll *coll, const tile *t, const layout *out)
         }
 }
 
-weft_status weft_i_symm_tiles(weft_i_coll *coll)
+static weft_status run_tiles(weft_i_coll *coll)
 {
     const tiles *plan = coll->plan;
     WEFT_TRY(weft_i_enter(coll));
     if (plan->mine)
         fold_tile(coll, plan->mine, &plan->out);
     return weft_i_coll_sync(coll);
+}
+
+/* ---- between hosts: tile by tile, packed ---- */
+
+static char *element_of(char *base, const layout *l, size_t i, size_t j)
+{
+    return base + i * l->stride[0] + j * l->stride[1];
+}
+
+static void pack(const weft_i_coll *coll, const tile *t, char *packed)
+{
+    char *in = weft_i_reach_of(&t->reach, coll->ask.rank, 0);
+    for (size_t i = 0; i < t->in.length[0]; i++)
+        for (size_t j = 0; j < t->in.length[1]; j++, packed += coll->ask.item)
+            memcpy(packed, element_of(in, &t->in, i, j), coll->ask.item);
+}
+
+static void unpack(const weft_i_coll *coll, const layout *out, const char *packed)
+{
+    for (size_t i = 0; i < out->length[0]; i++)
+        for (size_t j = 0; j < out->length[1]; j++, packed += coll->ask.item)
+            memcpy(element_of(coll->ask.out, out, i, j), packed, coll->ask.item);
+}
+
+static weft_status run_tiles_of_hosts(weft_i_coll *coll)
+{
+    const tiles *plan = coll->plan;
+    size_t bytes = plan->most * coll->ask.item;
+    WEFT_TRY(weft_i_ferry_make_room(coll, 0, weft_i_hosts_sum_room(coll)));
+    WEFT_TRY(weft_i_ferry_make_room(coll, 1, 2 * bytes));
+    WEFT_TRY(weft_i_hosts_enter(coll, NULL, 0));
+    char *in = coll->lane->ferry->room[1];
+    for (int i = 0; i < plan->count; i++) {
+        const tile *t = &plan->all[i];
+        weft_i_hosts_sum sum = {.in = in,
+                                .out = in + bytes,
+                                .count = t->in.length[0] * t->in.length[1],
+                                .dtype = coll->ask.dtype,
+                                .op = (weft_i_fold_op)coll->ask.reduction,
+                                .root = plan->roots[i]};
+        pack(coll, t, in);
+        WEFT_TRY(weft_i_hosts_fold(coll, &sum));
+        if (t == plan->mine)
+            unpack(coll, &plan->out, sum.out);
+    }
+    return WEFT_OK;
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_hosts_kind_run(WEFT_I_TILE_REDUCE, run_tiles_of_hosts);
+    weft_i_hosts_kind_run(WEFT_I_MULTI_ROOT_TILE_REDUCE, run_tiles_of_hosts);
+    weft_i_kind_run(WEFT_I_TILE_REDUCE, run_tiles);
+    weft_i_kind_run(WEFT_I_MULTI_ROOT_TILE_REDUCE, run_tiles);
 }
 
 /* ---- filling ---- */
@@ -220,9 +281,13 @@ static weft_status reduce(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *
     weft_status status = open_tiles(&coll, all, in, roots, count);
     if (status == WEFT_OK) {
         plan.mine = mine < 0 ? NULL : &all[mine];
+        plan.all = all;
+        plan.roots = roots;
+        plan.count = count;
         coll.plan = &plan;
         coll.reach = count ? &all[0].reach : NULL;
         weft_i_tiles described = describe(&plan, in, count);
+        plan.most = described.most;
         coll.ask.tiles = &described;
         status = weft_i_work_now(&coll);
     }

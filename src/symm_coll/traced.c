@@ -2,13 +2,13 @@
 /* Operations on symmetric memory as rows of a graph, for captures; see traced.h. */
 #include "symm_coll/traced.h"
 
-#include "coll/request.h"
-#include "coll/traced.h"
-#include "coll/work.h"
-#include "fabric/group.h"
+#include "coll/calls/work.h"
+#include "coll/lane/request.h"
+#include "fabric/group/group.h"
+#include "functional/traced.h"
 #include "symm_coll/ops.h"
-#include "tensor/eye.h"
-#include "tensor/tensor.h"
+#include "tensor/object/eye.h"
+#include "tensor/object/tensor.h"
 
 #define GROUP_ARG(group_)   WEFT_I_GROUP_ARG(group_, weft_group_name(group_), (group_)->size)
 #define REDUCTION_ARGS(op_) WEFT_I_INTEGER_ARG(op_), WEFT_I_NUMBER_ARG(weft_i_request_premul())

@@ -3,7 +3,7 @@
 #ifndef WEFT_SYMM_COLL_TRACED_H
 #define WEFT_SYMM_COLL_TRACED_H
 
-#include "tensor/op.h"
+#include "tensor/op/op.h"
 #include "weft/coll.h"
 
 /*

@@ -8,11 +8,13 @@
  */
 #include "weft/symm_coll.h"
 
-#include "base/os.h"
-#include "base/status.h"
-#include "coll/enter.h"
-#include "coll/request.h"
-#include "coll/work.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
+#include "coll/calls/run.h"
+#include "coll/calls/work.h"
+#include "coll/hosts/hosts.h"
+#include "coll/lane/enter.h"
+#include "coll/lane/request.h"
 #include "symm_coll/reach.h"
 
 /* What a rank shows at the entry. */
@@ -25,6 +27,7 @@ typedef struct tables {
     size_t length; /* numbers in a table of splits, offsets included */
     int64_t *splits;
     rows *rows;
+    char *given, *taken; /* between hosts: what goes to each rank, and comes from each, packed */
 } tables;
 
 static const rows *rows_of(const weft_i_coll *coll, int rank)
@@ -52,7 +55,7 @@ static void read_tables(const weft_i_coll *coll, rows mine)
 }
 
 /* On a device its kernel reads the tables. */
-static weft_status make_tables(const weft_i_coll *coll, const weft_i_exchange *ex, tables *out)
+static weft_status make_tables(const weft_i_coll *coll, const weft_i_vdev *ex, tables *out)
 {
     size_t size = (size_t)coll->group->size;
     if (!weft_i_device_is_host(coll->ask.device))
@@ -67,13 +70,13 @@ static weft_status make_tables(const weft_i_coll *coll, const weft_i_exchange *e
 }
 
 /* Entries of a table: one for each expert of each rank. */
-static int entries_of(const weft_i_coll *coll, const weft_i_exchange *ex)
+static int entries_of(const weft_i_coll *coll, const weft_i_vdev *ex)
 {
     return coll->lane->size * ex->experts;
 }
 
 /* The entry for expert `expert` of rank `rank`, in a table by experts or by ranks. */
-static int entry_at(const weft_i_coll *coll, const weft_i_exchange *ex, bool by_expert, int rank,
+static int entry_at(const weft_i_coll *coll, const weft_i_vdev *ex, bool by_expert, int rank,
                     int expert)
 {
     return by_expert ? expert * coll->lane->size + rank : rank * ex->experts + expert;
@@ -82,7 +85,7 @@ static int entry_at(const weft_i_coll *coll, const weft_i_exchange *ex, bool by_
 /* ---- the check, the same on all ranks ---- */
 
 /* Do the parts that a rank sends lie in its input? */
-static weft_status check_sent(const weft_i_coll *coll, const weft_i_exchange *ex, int rank)
+static weft_status check_sent(const weft_i_coll *coll, const weft_i_vdev *ex, int rank)
 {
     const int64_t *splits = splits_of(coll, rank);
     int64_t room = rows_of(coll, rank)->in, at = 0;
@@ -112,7 +115,7 @@ static int64_t align_up(int64_t start, int64_t end, int64_t align)
 
 /* Lays out what comes to `rank`: false if its output is too small.  Writes the table if there is
  * one. */
-static bool lay_out(const weft_i_coll *coll, const weft_i_exchange *ex, int rank, int64_t *table)
+static bool lay_out(const weft_i_coll *coll, const weft_i_vdev *ex, int rank, int64_t *table)
 {
     int64_t room = rows_of(coll, rank)->out, at = 0;
     int majors = ex->by_expert ? coll->lane->size : ex->experts;
@@ -137,7 +140,7 @@ static bool lay_out(const weft_i_coll *coll, const weft_i_exchange *ex, int rank
     return true;
 }
 
-static weft_status check(const weft_i_coll *coll, const weft_i_exchange *ex)
+static weft_status check(const weft_i_coll *coll, const weft_i_vdev *ex)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
         WEFT_TRY(check_sent(coll, ex, rank));
@@ -152,7 +155,7 @@ static weft_status check(const weft_i_coll *coll, const weft_i_exchange *ex)
 /* ---- pulling ---- */
 
 /* All that `source` sends to this rank. */
-static void pull_from(const weft_i_coll *coll, const weft_i_exchange *ex, int source)
+static void pull_from(const weft_i_coll *coll, const weft_i_vdev *ex, int source)
 {
     const int64_t *splits = splits_of(coll, source);
     int me = coll->lane->me, entries = entries_of(coll, ex);
@@ -171,9 +174,9 @@ static void pull_from(const weft_i_coll *coll, const weft_i_exchange *ex, int so
     }
 }
 
-weft_status weft_i_symm_vdev(weft_i_coll *coll)
+static weft_status run_vdev(weft_i_coll *coll)
 {
-    const weft_i_exchange *ex = coll->ask.exchange;
+    const weft_i_vdev *ex = coll->ask.vdev;
     rows mine = {ex->in_rows, ex->out_rows};
     WEFT_TRY(weft_i_enter_with(coll, WEFT_I_FOR_ALL, &mine, sizeof mine));
     read_tables(coll, mine);
@@ -186,6 +189,128 @@ weft_status weft_i_symm_vdev(weft_i_coll *coll)
     /* Also after a refusal: the others may still read our splits and our input. */
     weft_status synced = weft_i_coll_sync(coll);
     return status < 0 ? status : synced;
+}
+
+/* ---- between hosts: packed by ranks, exchanged, and put where they belong ---- */
+
+/* Rows that `source` sends to `rank`. */
+static size_t rows_between(const weft_i_coll *coll, int source, int rank)
+{
+    const weft_i_vdev *ex = coll->ask.vdev;
+    size_t sum = 0;
+    for (int expert = 0; expert < ex->experts; expert++)
+        sum += (size_t)splits_of(coll, source)[entry_at(coll, ex, ex->by_expert, rank, expert)];
+    return sum;
+}
+
+static size_t bytes_before(const weft_i_coll *coll, int rank, bool given)
+{
+    size_t sum = 0;
+    for (int i = 0; i < rank; i++)
+        sum +=
+            given ? rows_between(coll, coll->lane->me, i) : rows_between(coll, i, coll->lane->me);
+    return sum * coll->ask.row;
+}
+
+static weft_i_list_item *packed_part(weft_i_coll *coll, int rank, weft_i_list_item *p)
+{
+    const tables *all = coll->plan;
+    p->bytes = rows_between(coll, coll->lane->me, rank) * coll->ask.row;
+    p->out_bytes = rows_between(coll, rank, coll->lane->me) * coll->ask.row;
+    p->in = p->bytes ? all->given + bytes_before(coll, rank, true) : NULL;
+    p->out = p->out_bytes ? all->taken + bytes_before(coll, rank, false) : NULL;
+    return p;
+}
+
+/* In the order of the ranks, and of the experts of each. */
+static void pack(const weft_i_coll *coll, const weft_i_vdev *ex, char *to)
+{
+    const int64_t *splits = splits_of(coll, coll->lane->me);
+    int entries = entries_of(coll, ex);
+    size_t at = 0; /* in an input by ranks, which is in that order already */
+    for (int rank = 0; rank < coll->lane->size; rank++)
+        for (int expert = 0; expert < ex->experts; expert++) {
+            int entry = entry_at(coll, ex, ex->by_expert, rank, expert);
+            size_t from = ex->by_expert ? (size_t)splits[entries + entry] : at;
+            size_t bytes = (size_t)splits[entry] * coll->ask.row;
+            if (bytes)
+                weft_i_coll_put(to, coll->ask.in + from * coll->ask.row, bytes);
+            to += bytes;
+            at += (size_t)splits[entry];
+        }
+}
+
+static void unpack(const weft_i_coll *coll, const weft_i_vdev *ex, const char *from)
+{
+    int entries = entries_of(coll, ex);
+    for (int source = 0; source < coll->lane->size; source++)
+        for (int expert = 0; expert < ex->experts; expert++) {
+            int sent = entry_at(coll, ex, ex->by_expert, coll->lane->me, expert);
+            int taken = entry_at(coll, ex, !ex->by_expert, source, expert);
+            size_t bytes = (size_t)splits_of(coll, source)[sent] * coll->ask.row;
+            if (bytes)
+                weft_i_coll_put(coll->ask.out + (size_t)ex->table[entries + taken] * coll->ask.row,
+                                from, bytes);
+            from += bytes;
+        }
+}
+
+/* What there is no memory for in the middle ends the group: the others wait for it. */
+static weft_status make_packed(const weft_i_coll *coll, tables *all)
+{
+    size_t given = bytes_before(coll, coll->lane->size, true);
+    size_t taken = bytes_before(coll, coll->lane->size, false);
+    all->given = WEFT_OS->alloc(given + taken + 1);
+    if (all->given) {
+        all->taken = all->given + given;
+        return WEFT_OK;
+    }
+    weft_i_group_spoil(coll->group, WEFT_ERR_NO_MEMORY);
+    return weft_i_fail(WEFT_ERR_NO_MEMORY, "%s in group \"%s\": no memory for %zu bytes",
+                       coll->ask.op, coll->group->name, given + taken);
+}
+
+static weft_status show_tables(weft_i_coll *coll, const weft_i_vdev *ex)
+{
+    const tables *all = coll->plan;
+    rows mine = {ex->in_rows, ex->out_rows};
+    size_t bytes = all->length * sizeof *all->splits;
+    memcpy(all->splits + (size_t)coll->lane->me * all->length,
+           weft_i_reach_of(&coll->reach[1], coll->lane->me, 0), bytes);
+    WEFT_TRY(weft_i_hosts_enter(coll, &mine, sizeof mine));
+    for (int rank = 0; rank < coll->lane->size; rank++)
+        memcpy(&all->rows[rank], weft_i_hosts_shown(coll, rank), sizeof mine);
+    return weft_i_hosts_all_gather(coll, (char *)all->splits, bytes, bytes);
+}
+
+static weft_status run_vdev_of_hosts(weft_i_coll *coll)
+{
+    const weft_i_vdev *ex = coll->ask.vdev;
+    tables all = *(const tables *)coll->plan;
+    WEFT_TRY(show_tables(coll, ex));
+    WEFT_TRY(check(coll, ex));
+    lay_out(coll, ex, coll->lane->me, ex->table);
+    WEFT_TRY(make_packed(coll, &all));
+    pack(coll, ex, all.given);
+    const void *plan = coll->plan;
+    coll->plan = &all;
+    weft_status status = weft_i_hosts_exchange(coll, packed_part);
+    coll->plan = plan;
+    if (status == WEFT_OK)
+        unpack(coll, ex, all.taken);
+    WEFT_OS->free(all.given);
+    return status;
+}
+
+/* See weft_i_kind_run. */
+__attribute__((constructor)) static void give_runners(void)
+{
+    weft_i_hosts_kind_run(WEFT_I_ALL_TO_ALL_VDEV, run_vdev_of_hosts);
+    weft_i_hosts_kind_run(WEFT_I_ALL_TO_ALL_VDEV_2D, run_vdev_of_hosts);
+    weft_i_hosts_kind_run(WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET, run_vdev_of_hosts);
+    weft_i_kind_run(WEFT_I_ALL_TO_ALL_VDEV, run_vdev);
+    weft_i_kind_run(WEFT_I_ALL_TO_ALL_VDEV_2D, run_vdev);
+    weft_i_kind_run(WEFT_I_ALL_TO_ALL_VDEV_2D_OFFSET, run_vdev);
 }
 
 /* ---- filling ---- */
@@ -231,8 +356,8 @@ static weft_status check_apart(const char *op, weft_tensor *const *read, weft_te
     return WEFT_OK;
 }
 
-static weft_status fill(weft_i_coll *coll, weft_i_exchange *ex, weft_tensor *out,
-                        weft_tensor *table, weft_tensor *in, weft_tensor *splits)
+static weft_status fill(weft_i_coll *coll, weft_i_vdev *ex, weft_tensor *out, weft_tensor *table,
+                        weft_tensor *in, weft_tensor *splits)
 {
     const char *op = coll->ask.op;
     bool plain = coll->ask.kind == WEFT_I_ALL_TO_ALL_VDEV;
@@ -265,7 +390,7 @@ static weft_status fill(weft_i_coll *coll, weft_i_exchange *ex, weft_tensor *out
 }
 
 /* Opens both reaches: what a device needs of them is noted too. */
-static weft_status open_reaches(weft_i_coll *coll, weft_i_exchange *ex, weft_tensor *in,
+static weft_status open_reaches(weft_i_coll *coll, weft_i_vdev *ex, weft_tensor *in,
                                 weft_tensor *splits, weft_i_reach *reach)
 {
     WEFT_TRY(weft_i_reach_open(coll, in, &reach[0]));
@@ -281,7 +406,7 @@ static weft_status run(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *tab
                        weft_tensor *splits, int64_t align, weft_group *group)
 {
     weft_i_coll coll;
-    weft_i_exchange ex = {.kind = kind, .align = align};
+    weft_i_vdev ex = {.kind = kind, .align = align};
     weft_i_reach reach[2] = {{0}, {0}};
     tables all = {0};
     WEFT_TRY(weft_i_request_begin(&coll, kind, group));
@@ -291,7 +416,7 @@ static weft_status run(weft_i_coll_kind kind, weft_tensor *out, weft_tensor *tab
     if (status == WEFT_OK) {
         coll.reach = reach;
         coll.plan = &all;
-        coll.ask.exchange = &ex;
+        coll.ask.vdev = &ex;
         status = weft_i_work_now(&coll);
     }
     weft_i_reach_close(&reach[0]);

@@ -11,8 +11,8 @@
  */
 #include "team_scene.h"
 
-#include "base/signal.h"
-#include "kernels/fold.h"
+#include "base/share/signal.h"
+#include "kernels/fold/fold.h"
 #include "variants.h"
 
 #include <inttypes.h>

@@ -10,7 +10,7 @@
  */
 #include "model.h"
 
-#include "backends/cuda/device.h"
+#include "backends/cuda/device/device.h"
 #include "weft/weft.h"
 
 #include <stdio.h>

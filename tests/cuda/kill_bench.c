@@ -13,7 +13,7 @@
 #define WEFT_TEST_ON_CUDA
 #include "device.h"
 
-#include "fabric/group.h"
+#include "fabric/group/group.h"
 #include "jobs.h"
 
 #include <pthread.h>

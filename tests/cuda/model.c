@@ -506,7 +506,7 @@ static entry functions[FUNCTIONS] = {
 #define FN(name_, version_, parameters_) {#name_, version_, 0, (void *)(uintptr_t)model_##name_},
 #define OPTIONAL(name_, version_, parameters_) \
     {#name_, version_, 0, (void *)(uintptr_t)model_##name_},
-#include "backends/cuda/driver.def"
+#include "backends/cuda/device/driver.def"
 #undef FN
 #undef OPTIONAL
     {NULL, 0, 0, NULL},

@@ -85,6 +85,11 @@ const char *model_nvrtc_source(void);
 /* How often a function was called. */
 int model_calls(const char *name);
 
+/* Of the capture that this thread ended last: its kernels, in the order in which they were given, and
+ * whether one of them waits for another. */
+int model_graph_kernels(void);
+int model_graph_is_behind(int kernel, int other);
+
 /* Whether memory of the pool may make one stream wait for another. */
 int model_pool_orders(void);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for libcublasLt.so: the functions of backends/cuda/blas.def over the software driver's
+ * A stand-in for libcublasLt.so: the functions of backends/cuda/tensor/blas.def over the software driver's
  * streams.  It checks its caller (handles that live, sizes of attributes, what products of floats
  * of 8 bits demand) and multiplies with plain loops, sums in f64.
  */
 #include "model_parts.h"
 
-#include "backends/cuda/blas.h"
-#include "kernels/convert.h"
+#include "backends/cuda/tensor/blas.h"
+#include "kernels/number/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -312,7 +312,7 @@ void *model_blas_symbol(const char *name)
         void *function;
     } all[] = {
 #define FN(name_, parameters_) {#name_, (void *)(uintptr_t)blas_##name_},
-#include "backends/cuda/blas.def"
+#include "backends/cuda/tensor/blas.def"
 #undef FN
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

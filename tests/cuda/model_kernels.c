@@ -4,7 +4,7 @@
 
 #include "kernels.cu"
 
-#include "kernels/fold.h"
+#include "kernels/fold/fold.h"
 
 /* The kernels have dtypes and folds of their own, in the same order. */
 #define DTYPE(name_, text_, type_, kind_) \

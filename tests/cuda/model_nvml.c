@@ -3,7 +3,7 @@
  * as model.nvlinks and model.switch_links say; device i has i links to switches more. */
 #include "model_parts.h"
 
-#include "backends/cuda/nvlink.h"
+#include "backends/cuda/device/nvlink.h"
 
 #include <stdio.h>
 #include <string.h>

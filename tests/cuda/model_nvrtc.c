@@ -90,7 +90,7 @@ static int compile_c(program *p, const char *folder)
     FILE *out = fopen(command, "w");
     if (!out)
         return 1;
-    fprintf(out, "%s\n#include \"kernels/math.c\"\n_Thread_local twin_place twin_here;\n",
+    fprintf(out, "%s\n#include \"kernels/number/math.c\"\n_Thread_local twin_place twin_here;\n",
             p->source);
     put_entries(out, p->source);
     fclose(out);

@@ -5,8 +5,8 @@
 
 #include "model.h"
 
-#include "backends/cuda/driver.h"
-#include "base/os.h"
+#include "backends/cuda/device/driver.h"
+#include "base/os/os.h"
 
 /* What a function needs: nothing, cuInit, or a current context as well. */
 enum { MODEL_FREE, MODEL_STARTED, MODEL_CURRENT };
@@ -55,7 +55,7 @@ void *model_nvml_symbol(const char *name);
 /* Every function of the driver. */
 #define FN(name_, version_, parameters_)       weft_i_cu_result model_##name_ parameters_;
 #define OPTIONAL(name_, version_, parameters_) weft_i_cu_result model_##name_ parameters_;
-#include "backends/cuda/driver.def"
+#include "backends/cuda/device/driver.def"
 #undef FN
 #undef OPTIONAL
 

@@ -19,6 +19,7 @@ typedef struct event {
     int64_t when;         /* it was reached last */
     int holders;          /* the handle and tasks under way */
     struct list *capture; /* it was recorded last in a stream of this capture; else NULL */
+    uint64_t ahead;       /* and there behind these of its kernels */
 } event;
 
 typedef struct task {
@@ -48,13 +49,15 @@ typedef struct task {
     struct task *next;
 } task;
 
-enum { JOINED = 4 };
+enum { JOINED = 4, NODES = 64 };
 
-/* A graph keeps the order in which the host gave its tasks, which suits every stream of it. */
+/* A graph keeps the order in which the host gave its tasks, which suits every stream of it; and which of
+ * its kernels are behind which, as masks of the first of them. */
 typedef struct list {
     task *first, **last;
     struct stream *joined[JOINED]; /* other streams of the capture */
-    int joins;
+    int joins, kernels;
+    uint64_t ahead[NODES], number;
 } list;
 
 typedef struct stream {
@@ -64,6 +67,7 @@ typedef struct stream {
     list tasks;
     uint64_t given, done;
     struct list *capture; /* not NULL: tasks go there */
+    uint64_t ahead;       /* kernels of the capture that its next one is behind */
 } stream;
 
 static atomic_size_t used; /* bytes of cuMemAllocAsync */
@@ -256,6 +260,10 @@ static void enqueue(weft_i_cu_stream raw, task what)
     bool captured = s->capture && t->kind != END;
     bool first = !captured && !s->tasks.first; /* the stream's thread sleeps, or will look again */
     append(captured ? s->capture : &s->tasks, t);
+    if (captured && t->kind == LAUNCH && s->capture->kernels < NODES) {
+        s->capture->ahead[s->capture->kernels] = s->ahead;
+        s->ahead |= (uint64_t)1 << s->capture->kernels++;
+    }
     s->given += !captured;
     pthread_mutex_unlock(&s->lock);
     if (first)
@@ -280,10 +288,38 @@ weft_i_cu_result model_cuStreamCreateWithPriority(weft_i_cu_stream *out, unsigne
     return 0;
 }
 
+static void free_list(list *old)
+{
+    while (old->first) {
+        task *t = old->first;
+        old->first = t->next;
+        free_task(t);
+    }
+    free(old);
+    model_gone();
+}
+
+/* A stream goes while it is captured: a joined one leaves the capture, of the other it is the end. */
+static void leave_capture(stream *s)
+{
+    list *graph = s->capture;
+    s->capture = NULL;
+    for (int i = 0; i < graph->joins; i++)
+        if (graph->joined[i] == s) {
+            graph->joined[i] = graph->joined[--graph->joins];
+            return;
+        }
+    while (graph->joins)
+        graph->joined[--graph->joins]->capture = NULL;
+    free_list(graph);
+}
+
 weft_i_cu_result model_cuStreamDestroy(weft_i_cu_stream raw)
 {
     MODEL_ENTER(cuStreamDestroy, MODEL_CURRENT);
     stream *s = (stream *)(void *)raw;
+    if (s->capture)
+        leave_capture(s);
     enqueue(raw, (task){.kind = END});
     pthread_join(s->thread, NULL);
     pthread_mutex_destroy(&s->lock);
@@ -324,7 +360,32 @@ weft_i_cu_result model_cuStreamIsCapturing(weft_i_cu_stream raw, int *status)
     return 0;
 }
 
+weft_i_cu_result model_cuStreamGetCaptureInfo(weft_i_cu_stream raw, int *status,
+                                              weft_i_cu_capture_id *id)
+{
+    MODEL_ENTER(cuStreamGetCaptureInfo, MODEL_CURRENT);
+    stream *s = (stream *)(void *)raw;
+    *status =
+        s->capture ? WEFT_I_CU_STREAM_CAPTURE_STATUS_ACTIVE : WEFT_I_CU_STREAM_CAPTURE_STATUS_NONE;
+    *id = s->capture ? s->capture->number : 0;
+    return 0;
+}
+
 /* ---- graphs ---- */
+
+static _Thread_local list last_graph; /* of a capture that this thread ended */
+
+int model_graph_kernels(void)
+{
+    return last_graph.kernels;
+}
+
+int model_graph_is_behind(int kernel, int other)
+{
+    return (int)(last_graph.ahead[kernel] >> other & 1);
+}
+
+static atomic_uint_least64_t captures; /* relaxed: only to tell them apart */
 
 weft_i_cu_result model_cuStreamBeginCapture(weft_i_cu_stream raw, int mode)
 {
@@ -335,6 +396,8 @@ weft_i_cu_result model_cuStreamBeginCapture(weft_i_cu_stream raw, int mode)
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
     list *graph = calloc(1, sizeof *graph);
     graph->last = &graph->first;
+    graph->number = 1 + atomic_fetch_add_explicit(&captures, 1, memory_order_relaxed);
+    s->ahead = 0;
     pthread_mutex_lock(&s->lock);
     s->capture = graph;
     pthread_mutex_unlock(&s->lock);
@@ -351,6 +414,8 @@ weft_i_cu_result model_cuStreamEndCapture(weft_i_cu_stream raw, weft_i_cu_graph 
     while (graph && graph->joins)
         graph->joined[--graph->joins]->capture = NULL;
     s->capture = NULL;
+    if (graph)
+        last_graph = *graph;
     return *out ? 0 : WEFT_I_CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -387,17 +452,6 @@ weft_i_cu_result model_cuGraphLaunch(weft_i_cu_graph_exec graph, weft_i_cu_strea
     for (const task *t = ((list *)(void *)graph)->first; t; t = t->next)
         enqueue(raw, copy_of(t));
     return 0;
-}
-
-static void free_list(list *old)
-{
-    while (old->first) {
-        task *t = old->first;
-        old->first = t->next;
-        free_task(t);
-    }
-    free(old);
-    model_gone();
 }
 
 weft_i_cu_result model_cuGraphDestroy(weft_i_cu_graph graph)
@@ -451,6 +505,7 @@ weft_i_cu_result model_cuEventRecord(weft_i_cu_event raw, weft_i_cu_stream to)
     MODEL_ENTER(cuEventRecord, MODEL_CURRENT);
     uint64_t value;
     event *e = (event *)(void *)raw;
+    e->ahead = ((stream *)(void *)to)->ahead;
     if ((e->capture = ((stream *)(void *)to)->capture))
         return 0;
     hold(e, &value, 1);
@@ -469,11 +524,14 @@ weft_i_cu_result model_cuStreamWaitEvent(weft_i_cu_stream to, weft_i_cu_event ra
         e->capture->joins < JOINED) { /* the capture goes on here too */
         e->capture->joined[e->capture->joins++] = s;
         s->capture = e->capture;
+        s->ahead = 0;
     }
     if (s->capture != e->capture)
         return WEFT_I_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (s->capture)
+    if (s->capture) {
+        s->ahead |= e->ahead;
         return 0;
+    }
     hold(e, &value, 0);
     enqueue(to, (task){.kind = AWAIT, .event = (event *)(void *)raw, .value = value});
     return 0;

@@ -4,8 +4,8 @@
  * share of what a copy of as many bytes takes (elements are read and written once); products in
  * TFLOP/s.  Medians of several runs; the inputs are random and larger than the caches.
  */
-#include "backends/cuda/matmul.h"
-#include "base/os.h"
+#include "backends/cuda/tensor/matmul.h"
+#include "base/os/os.h"
 #include "weft/weft.h"
 
 #include <stdio.h>

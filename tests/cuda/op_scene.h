@@ -5,8 +5,8 @@
 
 #include "team_scene.h"
 
-#include "backends/cuda/launch.h"
-#include "kernels/convert.h"
+#include "backends/cuda/device/launch.h"
+#include "kernels/number/convert.h"
 #include "weft/weft.h"
 
 #include <math.h>

@@ -9,13 +9,14 @@
 #include "harness_ranks.h"
 #include "jobs.h"
 
-#include "base/record.h"
-#include "base/status.h"
+#include "base/report/record.h"
+#include "base/report/status.h"
 #include "cuda/model.h"
-#include "fabric/group.h"
+#include "fabric/group/group.h"
 #include "weft/weft.h"
 
-#define GPU WEFT_CUDA(0)
+/* The one of all ranks, or with WEFT_TEST_PEERS this rank's own: scripts/gpu-check peers. */
+#define GPU WEFT_CUDA(getenv("WEFT_TEST_PEERS") ? harness_this_rank : 0)
 
 static inline bool is_real(void)
 {

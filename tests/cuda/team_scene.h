@@ -10,11 +10,11 @@
 
 #include "harness.h"
 
-#include "backends/cuda/span.h"
-#include "backends/cuda/team.h"
-#include "base/os.h"
+#include "backends/cuda/device/span.h"
+#include "backends/cuda/ranks/team.h"
+#include "base/os/os.h"
 #include "model.h"
-#include "tensor/stream.h"
+#include "tensor/object/stream.h"
 #include "weft/scope.h"
 
 enum { SCENE_MOST = 8 };

@@ -278,7 +278,7 @@ WEFT_K uint64_t weft_k_double_bits(double x)
     return bits;
 }
 
-#include "kernels/small.h"
+#include "kernels/number/small.h"
 
 WEFT_K uint32_t weft_k_pack_f16(float low, float high)
 {

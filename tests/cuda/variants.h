@@ -4,9 +4,9 @@
 #ifndef WEFT_TESTS_CUDA_VARIANTS_H
 #define WEFT_TESTS_CUDA_VARIANTS_H
 
-#include "backends/cuda/team.h"
-#include "base/os.h"
-#include "base/signal.h"
+#include "backends/cuda/ranks/team.h"
+#include "base/os/os.h"
+#include "base/share/signal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

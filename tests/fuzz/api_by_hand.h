@@ -7,6 +7,7 @@
 #define WEFT_FUZZ_API_BY_HAND_H
 
 #include "api_picks.h"
+#include "api_picks_train.h"
 
 /* A rank is in its job already; only options that are refused. */
 static void custom_weft_init(void)
@@ -202,6 +203,21 @@ static void custom_weft_grad_block_leave(void)
     custom_weft_grad_block_enter();
 }
 
+static void custom_weft_autocast_block_enter(void)
+{
+    weft_autocast_block block = weft_autocast_block_enter(pick_dtype());
+    weft_tensor *a = pick_tensor();
+    (void)weft_matmul(a, pick_tensor());
+    (void)weft_softmax(a, -1);
+    weft_autocast_block_leave(&block);
+}
+
+static void custom_weft_autocast_block_leave(void)
+{
+    weft_autocast_block_leave(NULL);
+    custom_weft_autocast_block_enter();
+}
+
 /* Sizes of layers: memory for millions of parameters is not the point. */
 static int64_t pick_width(void)
 {
@@ -232,6 +248,30 @@ static void custom_weft_nn_layer_norm(void)
 static void custom_weft_nn_attention(void)
 {
     add_module(weft_nn_attention(pick_width(), pick_choice(5), pick_double()));
+}
+
+static void custom_weft_nn_rms_norm(void)
+{
+    add_module(weft_nn_rms_norm(pick_width(), pick_double()));
+}
+
+static void custom_weft_nn_swiglu(void)
+{
+    add_module(weft_nn_swiglu(pick_width(), pick_width()));
+}
+
+static void custom_weft_nn_grouped_attention(void)
+{
+    weft_nn_attention_opts opts = WEFT_NN_ATTENTION_OPTS;
+    if (one_in(2))
+        opts.rotary = pick_double();
+    if (one_in(4))
+        opts.head_width = pick_width();
+    if (one_in(4))
+        opts.dropout = pick_double();
+    opts.bias = one_in(2);
+    add_module(weft_nn_grouped_attention(pick_width(), pick_choice(5), pick_choice(5),
+                                         one_in(3) ? NULL : &opts));
 }
 
 static void custom_weft_nn_op(void)
@@ -273,6 +313,20 @@ static void custom_weft_module_own_user(void)
 }
 
 /* What these return is borrowed from the module. */
+static void custom_weft_pipeline_module(void)
+{
+    (void)weft_module_generation(weft_pipeline_module(pick_pipeline()));
+}
+
+/* What it is given must live as long as the checkpoint. */
+static void custom_weft_checkpoint_add_value(void)
+{
+    static _Thread_local int64_t values[8];
+    size_t bytes = pick_bytes_count();
+    (void)weft_checkpoint_add_value(pick_checkpoint(), pick_text(), one_in(9) ? NULL : values,
+                                    bytes < sizeof values || bytes > 1 << 20 ? bytes : 8);
+}
+
 static void custom_weft_module_param(void)
 {
     (void)weft_clone(weft_module_param(pick_module(), one_in(2) ? "weight" : pick_text()));
@@ -413,6 +467,16 @@ static const weft_compile_opts *pick_compile_opts(void)
     opts = (weft_compile_opts)WEFT_COMPILE_OPTS;
     opts.backend = PICK(backends);
     opts.fullgraph = pick_bool();
+    opts.size += one_in(9);
+    return one_in(5) ? NULL : &opts;
+}
+
+static const weft_profile_opts *pick_profile_opts(void)
+{
+    static _Thread_local weft_profile_opts opts;
+    opts = (weft_profile_opts)WEFT_PROFILE_OPTS;
+    opts.events = (size_t)pick_choice(9);
+    opts.overlapped = pick_bool();
     opts.size += one_in(9);
     return one_in(5) ? NULL : &opts;
 }

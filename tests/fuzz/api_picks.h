@@ -42,7 +42,8 @@ typedef struct pool {
 typedef struct rank_state {
     uint64_t random;
     pool tensors, groups, stores, meshes, symms, works, blobs, jobs, pools, modules, optims, graphs,
-        compileds, streams, events, replays;
+        compileds, profiles, streams, events, replays, pipelines, files, checkpoints, token_files,
+        progresses;
     void *loan[64]; /* buffers of the call under way */
     unsigned loans;
     const char *at; /* what it is calling */
@@ -308,9 +309,11 @@ POOL_OF(module, modules, weft_module)
 POOL_OF(optim, optims, weft_optim)
 POOL_OF(graph, graphs, weft_graph)
 POOL_OF(compiled, compileds, weft_compiled)
+POOL_OF(profile, profiles, weft_profile)
 POOL_OF(stream, streams, weft_stream)
 POOL_OF(event, events, weft_event)
 POOL_OF(replay, replays, weft_replay)
+POOL_OF(pipeline, pipelines, weft_pipeline)
 
 /* A tensor's storage may change: it is asked for each time. */
 static weft_storage *pick_storage(void)
@@ -372,6 +375,11 @@ static void add_replay(weft_replay *replay)
     add_to(&me->replays, replay);
 }
 
+static void add_pipeline(weft_pipeline *pipeline)
+{
+    add_to(&me->pipelines, pipeline);
+}
+
 static void add_job(weft_job *job)
 {
     add_to(&me->jobs, job);
@@ -390,6 +398,11 @@ static void add_optim(weft_optim *optim)
 static void add_graph(weft_graph *graph)
 {
     add_to(&me->graphs, graph);
+}
+
+static void add_profile(weft_profile *profile)
+{
+    add_to(&me->profiles, profile);
 }
 
 static void add_compiled(weft_compiled *compiled)
@@ -418,6 +431,14 @@ static weft_group *const *pick_groups(void)
     for (int i = 0; i < ARRAY; i++)
         groups[i] = pick_group();
     return one_in(12) ? NULL : groups;
+}
+
+static weft_module *const *pick_modules(void)
+{
+    weft_module **modules = room(ARRAY * sizeof *modules);
+    for (int i = 0; i < ARRAY; i++)
+        modules[i] = pick_module();
+    return one_in(12) ? NULL : modules;
 }
 
 static weft_mesh *const *pick_meshes(void)
@@ -517,6 +538,28 @@ static weft_hook pick_hook(void)
     return PICK(hooks);
 }
 
+static bool go_on(void *argument)
+{
+    (void)argument;
+    return false;
+}
+
+static weft_interrupt pick_interrupt(void)
+{
+    return pick_choice(2) ? go_on : NULL;
+}
+
+static void hear_of_end(void *argument, weft_status status)
+{
+    (void)argument;
+    (void)status;
+}
+
+static weft_work_done pick_work_done(void)
+{
+    return pick_choice(4) ? hear_of_end : NULL;
+}
+
 static weft_held pick_held(void)
 {
     weft_held held = {pick_tensors(), (size_t)pick_choice(4)};
@@ -602,22 +645,82 @@ static const weft_named *pick_named(void)
     return one_in(8) ? NULL : list;
 }
 
-static const weft_sgd_opts *pick_sgd_opts(void)
+/* Room for a place, or one that fits now and then. */
+static weft_shard_place *pick_place(void)
 {
-    weft_sgd_opts *opts = room(sizeof *opts);
-    *opts = (weft_sgd_opts){one_in(8) ? 3 : sizeof *opts, pick_double(), pick_double()};
+    weft_shard_place *place = room(sizeof *place);
+    place->size = one_in(9) ? pick_size() : sizeof *place;
+    place->full = pick_shape();
+    for (int i = 0; i < WEFT_MAX_DIMS; i++)
+        place->offset[i] = one_in(4) ? pick_long() : 0;
+    place->stripe_dim = pick_int();
+    place->stripes = pick_int();
+    place->mesh = pick_mesh();
+    return one_in(9) ? NULL : place;
+}
+
+static const weft_replicate_opts *pick_replicate_opts(void)
+{
+    weft_replicate_opts *opts = room(sizeof *opts);
+    *opts = (weft_replicate_opts){one_in(8) ? 3 : sizeof *opts, pick_size(),
+                                  (weft_start)pick_choice(3), one_in(2)};
     return one_in(3) ? NULL : opts;
 }
 
-static const weft_adamw_opts *pick_adamw_opts(void)
+static const weft_shard_opts *pick_shard_opts(void)
 {
-    weft_adamw_opts *opts = room(sizeof *opts);
-    *opts = (weft_adamw_opts)WEFT_ADAMW_OPTS_INIT;
-    if (one_in(4))
-        opts->beta1 = pick_double();
-    if (one_in(4))
-        opts->decay = pick_double();
+    weft_shard_opts *opts = room(sizeof *opts);
+    *opts = (weft_shard_opts){one_in(8) ? 3 : sizeof *opts, (weft_start)pick_choice(3), one_in(2),
+                              one_in(4) ? pick_int() : 1, one_in(2)};
     return one_in(3) ? NULL : opts;
+}
+
+static const weft_parallelize_opts *pick_parallelize_opts(void)
+{
+    weft_parallelize_opts *opts = room(sizeof *opts);
+    *opts = (weft_parallelize_opts){one_in(8) ? 3 : sizeof *opts, (weft_start)pick_choice(3),
+                                    one_in(4) ? pick_int() : 1};
+    return one_in(3) ? NULL : opts;
+}
+
+static const weft_pipeline_opts *pick_pipeline_opts(void)
+{
+    weft_pipeline_opts *opts = room(sizeof *opts);
+    *opts = (weft_pipeline_opts){one_in(8) ? 3 : sizeof *opts, one_in(3) ? pick_int() : 2};
+    return one_in(3) ? NULL : opts;
+}
+
+static weft_tensor *mean_of(weft_tensor *y, weft_tensor *labels, void *user)
+{
+    (void)labels, (void)user;
+    return one_in(9) ? y : weft_mean(y, NULL, 0, false);
+}
+
+static weft_pipeline_loss pick_loss(void)
+{
+    return one_in(9) ? NULL : mean_of;
+}
+
+static const weft_plan *pick_plan(void)
+{
+    static const char *const layers[] = {"", "0", "1", "*", "*.*", "nobody", NULL};
+    weft_plan *plan = room(64 * sizeof *plan);
+    for (int i = 0; i < 64; i++)
+        plan[i] = (weft_plan){PICK(layers), (weft_plan_style)pick_choice(8),
+                              one_in(2) ? WEFT_FLOW_USUAL : (weft_flow)pick_choice(7),
+                              one_in(2) ? WEFT_FLOW_USUAL : (weft_flow)pick_choice(7)};
+    return one_in(8) ? NULL : plan;
+}
+
+static weft_loss_scale *pick_loss_scale(void)
+{
+    weft_loss_scale *scale = room(sizeof *scale);
+    *scale = (weft_loss_scale)WEFT_LOSS_SCALE;
+    if (one_in(3))
+        scale->scale = pick_double();
+    if (one_in(3))
+        scale->growth = pick_double();
+    return one_in(5) ? NULL : scale;
 }
 
 static const weft_backward_opts *pick_backward_opts(void)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests: include/weft/weft.h */
 /*
  * Calls every public function with arguments that no sane program would give: NULL, negative,
  * enormous, of the wrong dtype or device, of groups that are fake, stand-ins, revoked, destroyed or
@@ -14,9 +15,9 @@
  */
 #include "api_by_hand.h"
 #include "api_picks.h"
-
-#include <signal.h>
-#include <sys/resource.h>
+#include "api_picks_model.h"
+#include "api_picks_train.h"
+#include "death.h"
 
 #include "api_calls.inc"
 
@@ -131,40 +132,9 @@ static void tell_where(void)
         return;
 }
 
-static void on_signal(int number)
-{
-    tell_where();
-    signal(number, SIG_DFL);
-    raise(number == SIGALRM ? SIGABRT : number);
-}
-
-/* With AddressSanitizer: large requests fail instead of ending the program. */
-__attribute__((used, visibility("default"))) const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "allocator_may_return_null=1:max_allocation_size_mb=512:detect_leaks=1";
-}
-
-__attribute__((used, visibility("default"))) const char *__ubsan_default_options(void);
-const char *__ubsan_default_options(void)
-{
-    return "print_stacktrace=1:abort_on_error=1";
-}
-
-__attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)(void));
-
 static void prepare(void)
 {
-    static const int deadly[] = {SIGALRM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-    if (__sanitizer_set_death_callback)
-        __sanitizer_set_death_callback(tell_where);
-    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
-        signal(deadly[i], on_signal);
-    if (!__sanitizer_set_death_callback) { /* its shadow needs more */
-        struct rlimit limit = {4LL << 30, 4LL << 30};
-        setrlimit(RLIMIT_AS, &limit);
-    }
-    setenv("WEFT_DEBUG", "NONE", 1);
+    fuzz_prepare(tell_where);
     nowhere = fopen("/dev/null", "w");
     for (size_t i = 0; i < sizeof ground; i++)
         ground[i] = (unsigned char)(i % 3);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests: store/server.c, store/peer.c */
 /*
  * A conversation with the server's state machine.  The input's first byte chooses whether a token
  * is asked for and whether the handshake is done properly first; the rest is pieces, a length byte
@@ -8,7 +9,7 @@
  */
 #include "fuzz.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "store/link.h"
 #include "store/server.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests: store/message.c */
 /* Bytes -> decode -> encode, for every record of the store's protocol: no crash, and what is
  * accepted encodes to itself. */
 #include "fuzz.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "store/message.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "fuzz.h"
 #include "harness.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #include <dirent.h>
 #include <string.h>

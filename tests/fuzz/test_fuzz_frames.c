@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Tests: store/client.c, store/server.c, store/peer.c */
 /*
  * Frames that lie, made from seeds: to a server from its clients, and to a client from its server.
  * Most of a frame is right, so that the lie is reached: a wrong count, a length that is too large
@@ -12,7 +13,7 @@
 #include "fuzz.h"
 #include "harness.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "store/client.h"
 #include "store/server.h"
 #include "weft/scope.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Agreement: src/fabric/group_agree.c on one host.  Ranks agree R times.  A rank may die between
+ * Agreement: src/fabric/group/group_agree.c on one host.  Ranks agree R times.  A rank may die between
  * any two of its steps; others see that sooner or later, each at its own time, and for good.
  *
  * Checked: all that learn the outcome of a round learn the same flags and the same set of lost

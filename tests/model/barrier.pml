@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meeting: src/base/signal.h and signal.c, function by function.  N ranks meet E times.  Deadlines
+ * Meeting: src/base/share/signal.h and signal.c, function by function.  N ranks meet E times.  Deadlines
  * pass up to TIMEOUTS times in all, at any step of any rank, and the rank tries again; one rank may
  * die at any step (DEATHS); the last rank may call something else in the first meeting (ODD).
  * Operations take two meetings; a rank that gives up in the second starts anew.
@@ -29,20 +29,20 @@
  *   NO_ANEW         a rank in a later meeting waits for one that has started anew
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
- *   @ src/base/signal.c word_of load acquire -> arrive
- *   @ src/base/signal.c say_looking store relaxed -> give_up
- *   @ src/base/signal.c say_looking signal_fence seq_cst -> -
- *   @ src/base/signal.c decide compare_exchange_strong acq_rel,acquire -> find_out
- *   @ src/base/signal.c arrive store release -> word_of
- *   @ src/base/signal.c find_out load acquire -> decide
- *   @ src/base/signal.c find_out compare_exchange_weak acq_rel,acquire -> decide
- *   @ src/base/signal.c give_up store relaxed -> -
- *   @ src/base/signal.c give_up store release -> word_of
- *   @ src/base/signal.c give_up store release -> find_out
- *   @ src/base/signal.c mismatch_again load relaxed -> -
- *   @ src/base/signal.c weft_i_signal_come load relaxed -> -
- *   @ src/base/signal.c weft_i_signal_come load relaxed -> -
- *   @ src/base/signal.c weft_i_signal_come load relaxed -> -
+ *   @ src/base/share/signal.c word_of load acquire -> arrive
+ *   @ src/base/share/signal.c say_looking store relaxed -> give_up
+ *   @ src/base/share/signal.c say_looking signal_fence seq_cst -> -
+ *   @ src/base/share/signal.c decide compare_exchange_strong acq_rel,acquire -> weft_i_signal_bar
+ *   @ src/base/share/signal.c arrive store release -> word_of
+ *   @ src/base/share/signal.c weft_i_signal_bar load acquire -> decide
+ *   @ src/base/share/signal.c weft_i_signal_bar compare_exchange_weak acq_rel,acquire -> decide
+ *   @ src/base/share/signal.c give_up store relaxed -> -
+ *   @ src/base/share/signal.c give_up store release -> word_of
+ *   @ src/base/share/signal.c give_up store release -> weft_i_signal_bar
+ *   @ src/base/share/signal.c mismatch_again load relaxed -> -
+ *   @ src/base/share/signal.c weft_i_signal_come load relaxed -> -
+ *   @ src/base/share/signal.c weft_i_signal_come load relaxed -> -
+ *   @ src/base/share/signal.c weft_i_signal_come load relaxed -> -
  */
 #ifndef N
 #define N 2
@@ -168,7 +168,7 @@ inline pass_on()
     }
 }
 
-/* The exchange in find_out. */
+/* The exchange in weft_i_signal_bar. */
 inline bar()
 {
     d_step {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A box: the sheets and offers of src/coll/p2p_ring.h.  One rank sends M messages through a ring of S
+ * A box: the sheets and offers of src/coll/lane/p2p_ring.h.  One rank sends M messages through a ring of S
  * sheets, the other takes them; every fourth message is an offer, of which the receiver copies two
  * parts.  The sender may give an offer up at any time and then changes its memory; between processes
  * (FORCE) also while a part is being copied.
@@ -17,16 +17,16 @@
  *   NO_CLAIM     the receiver reads offered memory without changing its state
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
- *   @ src/coll/p2p_ring.h weft_i_ring_taken load acquire -> weft_i_ring_take
- *   @ src/coll/p2p_ring.h weft_i_ring_show store release -> weft_i_ring_look
- *   @ src/coll/p2p_ring.h weft_i_ring_rts store relaxed -> -
- *   @ src/coll/p2p_ring.h weft_i_ring_is_done load acquire -> weft_i_ring_give_back
- *   @ src/coll/p2p_ring.h weft_i_ring_withdraw compare_exchange_strong acquire,acquire -> weft_i_ring_give_back
- *   @ src/coll/p2p_ring.h weft_i_ring_withdraw compare_exchange_strong acquire,acquire -> weft_i_ring_give_back
- *   @ src/coll/p2p_ring.h weft_i_ring_look load acquire -> weft_i_ring_show
- *   @ src/coll/p2p_ring.h weft_i_ring_take store release -> weft_i_ring_taken
- *   @ src/coll/p2p_ring.h weft_i_ring_claim compare_exchange_strong relaxed,relaxed -> -
- *   @ src/coll/p2p_ring.h weft_i_ring_give_back compare_exchange_strong release,relaxed -> weft_i_ring_is_done
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_taken load acquire -> weft_i_ring_take
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_show store release -> weft_i_ring_look
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_rts store relaxed -> -
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_is_done load acquire -> weft_i_ring_give_back
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_withdraw compare_exchange_strong acquire,acquire -> weft_i_ring_give_back
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_withdraw compare_exchange_strong acquire,acquire -> weft_i_ring_give_back
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_look load acquire -> weft_i_ring_show
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_take store release -> weft_i_ring_taken
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_claim compare_exchange_strong relaxed,relaxed -> -
+ *   @ src/coll/lane/p2p_ring.h weft_i_ring_give_back compare_exchange_strong release,relaxed -> weft_i_ring_is_done
  */
 #ifndef M
 #define M 5

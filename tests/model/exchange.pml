@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Exchange of notes on a group's board: exchange_on_board of src/fabric/exchange.c.  Each rank has
+ * Exchange of notes on a group's board: exchange_on_board of src/fabric/group/exchange.c.  Each rank has
  * two notes, by parity of the epoch; it writes one, meets, and reads those of all.  A rank whose
  * deadline passes tries again, with a new note, at the same epoch.  A note is written in two steps
  * (first as torn, then whole), because it is longer than a word.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows: src/coll/fifo.c.  Rank 0 writes K chunks in each of E operations through a bounce buffer with room
+ * Flows: src/coll/lane/fifo.c.  Rank 0 writes K chunks in each of E operations through a bounce buffer with room
  * for R of them, all others read; with ALL every rank writes its own, AHEAD chunks before those that it
  * reads of all others, as in an all_gather.  Operations begin with an entry of all and end with a sync of all,
  * both taken as one step here (barrier.pml has them in full); what other operations show before
@@ -17,9 +17,9 @@
  *   ALL AHEAD=2     where R is 2: all wait for the room that they would free next
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
- *   @ src/coll/fifo.c has_come_to load acquire -> weft_i_fifo_put
- *   @ src/coll/fifo.c weft_i_fifo_put store release -> has_come_to
- *   @ src/coll/fifo.c weft_i_fifo_drain store release -> has_come_to
+ *   @ src/coll/lane/fifo.c has_come_to load acquire -> weft_i_fifo_put
+ *   @ src/coll/lane/fifo.c weft_i_fifo_put store release -> has_come_to
+ *   @ src/coll/lane/fifo.c weft_i_fifo_drain store release -> has_come_to
  */
 #ifndef N
 #define N 2

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One-shot all-reduce of ordinary memory (`fold_shown` in src/coll/reduce.c, and src/coll/lane.h): each rank copies its input to its own stage, all meet
+ * One-shot all-reduce of ordinary memory (`fold_shown` in src/coll/host/reduce.c, and src/coll/lane/lane.h): each rank copies its input to its own stage, all meet
  * once, each reads the stages of all.  Two stages by turns, so one meeting per call is enough: a
  * stage is overwritten two calls later, after a meeting at which all had read it.
  *

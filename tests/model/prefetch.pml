@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Early copies: src/coll/prefetch.c.  A rank that waits for all to enter copies from one that is there;
+ * Early copies: src/coll/lane/prefetch.c.  A rank that waits for all to enter copies from one that is there;
  * that one may take its arrival back, change its data and come again, as often as TRIES allows,
  * until all have entered.  The spot tells where the data lies and the number of the try; it is
  * written word by word.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Semaphores: weft_i_signal_put and weft_i_signal_take of src/base/signal.h with the waits of
+ * Semaphores: weft_i_signal_put and weft_i_signal_take of src/base/share/signal.h with the waits of
  * src/symm/signals.c.  Ranks in a ring: each has a thread that puts S signals to the next rank and
  * one that takes S from the rank before.  A put or a take whose deadline passes has done nothing and
  * is tried again.  The data a signal announces is one value per signal.
@@ -14,8 +14,8 @@
  *   LATE_TIMEOUT    a deadline that passes after the exchange is reported as a timeout
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
- *   @ src/base/signal.h weft_i_signal_put compare_exchange_strong release,relaxed -> weft_i_signal_take
- *   @ src/base/signal.h weft_i_signal_take compare_exchange_strong acquire,relaxed -> weft_i_signal_put
+ *   @ src/base/share/signal.h weft_i_signal_put compare_exchange_strong release,relaxed -> weft_i_signal_take
+ *   @ src/base/share/signal.h weft_i_signal_take compare_exchange_strong acquire,relaxed -> weft_i_signal_put
  */
 #ifndef N
 #define N 2

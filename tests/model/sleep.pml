@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeping and ringing: sleep_until_rung, weft_i_wait_ring and weft_i_wait_wake of src/base/wait.h and wait.c.  A sleeper sets
- * its bell, passes a full fence, looks again, and sleeps in the kernel unless the bell was cleared;
- * a ringer stores its value, passes a full fence, looks at the bell, clears it and wakes.  The
- * sleeper waits for RINGERS values, one from each ringer.
+ * Sleeping and ringing: sleep_until_rung, set_bell, weft_i_wait_ring_by and weft_i_wait_wake of src/base/share/wait.h and
+ * wait.c.  A sleeper sets its bell to whom it waits for first, passes a full fence, looks again, sets
+ * it anew if that is somebody else by now, and sleeps in the kernel unless the bell was cleared; a
+ * ringer stores its value, passes a full fence, looks whether the bell names it, clears it and wakes.
+ * The sleeper waits for RINGERS values, one from each ringer.  (weft_i_wait_ring, which rings
+ * whomever the bell names, rings whenever this does.)
  *
  * Memory is that of x86: every rank has a store buffer, one store deep, that is written back at any
  * time, and before a fence, a system call, or its next store.  (Arm may also delay loads; there the
@@ -13,15 +15,17 @@
  * Checked: nobody sleeps for ever, and with SLICES 0 nobody even needs the end of a slice; with
  * slices, a ringer may die between clearing the bell and waking.
  *
- * Variants that must fail: NO_RINGER_FENCE, NO_SLEEPER_FENCE (both with SLICES 0).
+ * Variants that must fail: NO_RINGER_FENCE, NO_SLEEPER_FENCE, and with two ringers SET_ONCE, a bell
+ * that is not set anew (all with SLICES 0).
  *
  * The atomic operations it stands for (scripts/check-atomics compares them with the code):
- *   @ src/base/signal.c weft_i_signal_ring thread_fence seq_cst -> sleep_until_rung
- *   @ src/base/wait.c sleep_until_rung store relaxed -> -
- *   @ src/base/wait.c sleep_until_rung thread_fence seq_cst -> weft_i_signal_ring
- *   @ src/base/wait.c sleep_until_rung store relaxed -> -
- *   @ src/base/wait.h weft_i_wait_ring load relaxed -> -
- *   @ src/base/wait.c weft_i_wait_wake store relaxed -> -
+ *   @ src/base/share/signal.c fence_for_bells thread_fence seq_cst -> set_bell
+ *   @ src/base/share/wait.c set_bell store relaxed -> -
+ *   @ src/base/share/wait.c set_bell thread_fence seq_cst -> fence_for_bells
+ *   @ src/base/share/wait.c sleep_until_rung store relaxed -> -
+ *   @ src/base/share/wait.h weft_i_wait_ring load relaxed -> -
+ *   @ src/base/share/wait.h weft_i_wait_ring_by load relaxed -> -
+ *   @ src/base/share/wait.c weft_i_wait_wake store relaxed -> -
  */
 #ifndef N
 #define N 3
@@ -33,10 +37,11 @@
 
 /* Memory, and one pending store of each: the sleeper's to its bell, a ringer's to its value or to
  * the bell. */
-bit bell, value[RINGERS];
+byte bell; /* 0, or 1 + the ringer that is waited for first */
+bit value[RINGERS];
 bool asleep;
 
-bool s_pending; bit s_store;                 /* the sleeper's store to the bell */
+bool s_pending; byte s_store;                /* the sleeper's store to the bell */
 bool v_pending[RINGERS], b_pending[RINGERS]; /* a ringer's store of 1 to its value, of 0 to the bell */
 byte living = RINGERS;
 
@@ -57,28 +62,38 @@ end:
 
 #if RINGERS > 1
 #define READY (value[0] && value[1])
+#define FIRST (value[0] -> 2 : 1)
 #else
 #define READY (value[0])
+#define FIRST 1
 #endif
 
 active proctype sleeper()
 {
+    byte awaited;
     do
     :: READY -> break
     :: else ->
+again:
         !s_pending;
-        s_store = 1; s_pending = true; /* the bell is set, soon */
+        awaited = FIRST;
+        s_store = awaited; s_pending = true; /* the bell is set, soon */
 #ifndef NO_SLEEPER_FENCE
         !s_pending;
 #endif
         if
         :: READY
+#ifndef SET_ONCE
+        :: !READY && FIRST != awaited -> goto again
+        :: !READY && FIRST == awaited ->
+#else
         :: else ->
+#endif
             /* futex_wait: a system call does not wait for the store buffer by itself, but reads the
              * bell behind the same core's own store. */
             if
-            :: d_step { (s_pending && s_store == 1) || (!s_pending && bell == 1) -> asleep = true }
-            :: !s_pending && bell == 0
+            :: d_step { (s_pending && s_store == awaited) || (!s_pending && bell == awaited) -> asleep = true }
+            :: !s_pending && bell != awaited
             fi;
             if
             :: !asleep
@@ -99,7 +114,7 @@ proctype ringer(byte me)
     !v_pending[me];
 #endif
     if
-    :: bell == 1 ->
+    :: bell == 1 + me ->
         b_pending[me] = true;
         if
         :: !b_pending[me]; asleep = false /* futex_wake passes a full fence first */

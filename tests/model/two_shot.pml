@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two-shot all-reduce of symmetric memory, without a copy (src/coll/reduce.c): all meet (entry), each rank reduces its
+ * Two-shot all-reduce of symmetric memory, without a copy (src/coll/host/reduce.c): all meet (entry), each rank reduces its
  * slice of all inputs and writes the result to that slice of all outputs, all meet again (exit).
  * With IN_PLACE 1 the outputs are the inputs.
  *

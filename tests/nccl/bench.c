@@ -34,14 +34,14 @@
  * The last line names every size at which it is missed, or not shown, and the manner; with any of
  * them the program fails.  Figures are rank 0's, in microseconds.
  */
-#include "backends/cuda/driver.h"
-#include "backends/cuda/stream.h"
+#include "backends/cuda/device/driver.h"
+#include "backends/cuda/device/stream.h"
 #include "backends/nccl/carrier.h"
-#include "base/os.h"
-#include "coll/carrier.h"
+#include "base/os/os.h"
+#include "coll/device/carrier.h"
 #include "cuda/model.h"
 #include "standin.h"
-#include "tensor/stream.h"
+#include "tensor/object/stream.h"
 
 #include <weft/launch.h>
 #include <weft/weft.h>
@@ -513,7 +513,7 @@ static scene scene_of(weft_group *world, size_t count, manner waits)
     weft_device device = WEFT_CUDA(real ? 0 : weft_rank(world));
     weft_tensor *x = weft_zeros(WEFT_F32, device, WEFT_SHAPE((int64_t)count));
     need(x && weft_all_reduce_into(x, x, WEFT_SUM, world) == WEFT_OK, "the first all_reduce");
-    weft_i_carrier *carrier = world->carriers[WEFT_I_KIND_CUDA];
+    weft_i_carrier *carrier = weft_i_carrier_opened(world, WEFT_I_KIND_CUDA);
     weft_i_nccl_comm *comm =
         carrier && carrier->state ? weft_i_nccl_carrier_comm(carrier->state) : NULL;
     need(comm, "NCCL does not serve the world");

@@ -11,11 +11,11 @@ static inline const char *nccl_label(const char *backend);
 #include "jobs.h"
 
 #include "backends/nccl/carrier.h"
-#include "base/record.h"
-#include "base/status.h"
-#include "coll/carrier.h"
+#include "base/report/record.h"
+#include "base/report/status.h"
+#include "coll/device/carrier.h"
 #include "cuda/model.h"
-#include "fabric/group.h"
+#include "fabric/group/group.h"
 #include "nccl/standin.h"
 
 static inline bool is_real(void)
@@ -97,7 +97,7 @@ static inline void check_same(const char *what, weft_tensor *there, weft_tensor 
 /* The group's communicator, NULL if NCCL does not serve it. */
 static inline weft_i_nccl_comm *comm_of(weft_group *group)
 {
-    weft_i_carrier *carrier = group->carriers[WEFT_I_KIND_CUDA];
+    weft_i_carrier *carrier = weft_i_carrier_opened(group, WEFT_I_KIND_CUDA);
     return carrier && carrier->state ? weft_i_nccl_carrier_comm(carrier->state) : NULL;
 }
 

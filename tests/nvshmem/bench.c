@@ -4,10 +4,10 @@
  * time to enqueue one, and time on the stream.  For 2 ranks on a GPU (scripts/gpu-check starts it by
  * `weft run -n 2`); the last line says by how much weft is slower on the host, at most.
  */
-#include "backends/cuda/device.h"
+#include "backends/cuda/device/device.h"
 #include "backends/nvshmem/library.h"
-#include "base/os.h"
-#include "tensor/stream.h"
+#include "base/os/os.h"
+#include "tensor/object/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef WEFT_TESTS_SIMULATOR_KERNEL_H
 #define WEFT_TESTS_SIMULATOR_KERNEL_H
 
-#include "base/os.h"
+#include "base/os/os.h"
 #include "simulator/os.h"
 
 #include <linux/futex.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the link puts in the simulator's hands (ld --wrap): locks and conditions, the environment,
- * exit handlers, libcrypto, and the functions of base/os.h that are not in the table.  A thread
+ * exit handlers, libcrypto, and the functions of base/os/os.h that are not in the table.  A thread
  * that is not simulated gets the real ones.
  */
+#include "base/report/os_look.h"
 #include "simulator/kernel.h"
 
 #include <errno.h>
@@ -182,7 +183,7 @@ void sim_links_fill(weft_i_os *table)
     table->dlsym = links_dlsym;
 }
 
-/* ---- base/os.h beside the table ---- */
+/* ---- base/os/os.h beside the table ---- */
 
 WRAP(int, weft_i_os_process, void)
 {

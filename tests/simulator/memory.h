@@ -3,7 +3,7 @@
 #ifndef WEFT_TESTS_SIMULATOR_MEMORY_H
 #define WEFT_TESTS_SIMULATOR_MEMORY_H
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 /* Puts entries into the table that note everything taken and given back from now on. */
 void weft_i_sim_memory_watch(weft_i_os *table);

@@ -41,14 +41,14 @@ function(plant_all)
 endfunction()
 
 # 1: the fetch connects by a call that waits, and an owner that is stopped takes nobody in.
-plant(1 base/fdpass.c
+plant(1 base/share/fdpass.c
   "!WEFT_OS->setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment)"
   "SIM_PLANTED(1) || !WEFT_OS->setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &moment, sizeof moment)")
 # 2: the server's thread goes on while the process exits, and nothing keeps it from libcrypto.
 plant(2 store/server.c "weft_i_os_at_exit(end_all)" "(SIM_PLANTED(2) || weft_i_os_at_exit(end_all))")
-plant(2 base/keyed.c "!weft_i_os_at_exit(close_gate)" "(!SIM_PLANTED(2) && !weft_i_os_at_exit(close_gate))")
+plant(2 base/share/keyed.c "!weft_i_os_at_exit(close_gate)" "(!SIM_PLANTED(2) && !weft_i_os_at_exit(close_gate))")
 # 3: rank 0 takes the store along while others still read.
-plant(3 fabric/meet.c "weft_i_news_see_off(world->world)" "SIM_PLANTED(3) ? (void)0 : weft_i_news_see_off(world->world)")
+plant(3 fabric/meet/meet.c "weft_i_news_see_off(world->world)" "SIM_PLANTED(3) ? (void)0 : weft_i_news_see_off(world->world)")
 # 5: as many values are taken as the server says.
 plant(5 store/client.c "!weft_i_store_answer_fits(s->answer, s->request)"
   "!SIM_PLANTED(5) && !weft_i_store_answer_fits(s->answer, s->request)")

@@ -9,7 +9,7 @@
 #define VALUES_LOCAL /* who has the turn has it alone */
 
 #include "coll_acts.h"
-#include "fabric/spawn.h"
+#include "fabric/world/spawn.h"
 #include "simulator/turns.h"
 
 #include <linux/futex.h>

@@ -5,10 +5,10 @@
  */
 #include "simulator/turns.h"
 
-#include "base/os.h"
-#include "base/room.h"
+#include "base/machine/room.h"
+#include "base/os/os.h"
 #include "simulator/memory.h"
-#include "tensor/scope.h"
+#include "tensor/object/scope.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -220,7 +220,7 @@ def written(first, write):
 
 case("fill", lambda r: [r.normal(4, 3)], written(lambda x: call("mul_scalar", "td", x, 2), lambda y: act("fill", "td", call("select", "til", y, 0, 1), 3)), written(lambda x: x * 2, lambda y: y[1].fill_(3)))
 case("copy", lambda r: [r.normal(4, 3), r.normal(3)], written(lambda x: call("mul_scalar", "td", x, 2), lambda y, z: act("copy", "tt", call("slice", "tilll", y, 0, 1, 3, 1), z)), written(lambda x: x * 2, lambda y, z: y[1:3].copy_(z)))
-case("gather", lambda r: [r.normal(5, 4), r.numbers.integers(0, 5, (7, 3))], lambda x, i: call("gather", "tit", x, 0, i), lambda x, i: x.gather(0, i))
+case("take_along", lambda r: [r.normal(5, 4), r.numbers.integers(0, 5, (7, 3))], lambda x, i: call("take_along", "tit", x, 0, i), lambda x, i: x.gather(0, i))
 case("scatter_add", lambda r: [r.normal(5, 4), r.numbers.integers(0, 5, (7, 3)), r.normal(7, 3)], lambda x, i, s: call("scatter_add", "titt", x, 0, i, s), lambda x, i, s: x.scatter_add(0, i, s))
 
 

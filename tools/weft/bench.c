@@ -6,6 +6,7 @@
 #include "bench_overhead.h"
 #include "bench_peers.h"
 #include "bench_report.h"
+#include "bench_start.h"
 #include "bench_table.h"
 #include "bench_tune.h"
 #include "command.h"
@@ -42,6 +43,8 @@ static const struct {
      "compiled graphs, beside copying the bytes, eager, and PyTorch where it is"},
     {"train", bench_train,
      "a step of a small GPT, beside its matrix products, and PyTorch where it is"},
+    {"model", bench_model_run,
+     "steps of a GPT-2 of any size (--model), eager, compiled, and PyTorch where it is"},
 };
 
 enum { BENCHES = sizeof benches / sizeof *benches };
@@ -62,10 +65,10 @@ int bench_ranks(int ranks, int (*body)(int rank, void *arg), void *arg)
 {
     weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
     opts.ranks = ranks;
-    opts.flags = WEFT_LAUNCH_QUIET | WEFT_LAUNCH_NO_CAPTURE | WEFT_LAUNCH_SIGNALS;
+    opts.flags = WEFT_LAUNCH_NO_CAPTURE;
     opts.body = body;
     opts.arg = arg;
-    return weft_launch(&opts);
+    return bench_start(&opts);
 }
 
 int64_t bench_ns(void)

@@ -4,7 +4,7 @@
 #ifndef WEFT_TOOLS_BENCH_H
 #define WEFT_TOOLS_BENCH_H
 
-#include "base/json.h"
+#include "base/report/json.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -53,6 +53,7 @@ void bench_row(bench_style *style, const char *name, int ranks, const char *unit
                double floor);
 
 int bench_barrier(bench_style *style);
+int bench_model_run(bench_style *style);
 int bench_read(bench_style *style);
 int bench_death(bench_style *style);
 int bench_kill(bench_style *style);

@@ -12,10 +12,12 @@
 
 #include <weft/weft.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { BYTES = 64 << 20, WIDTH = 1024, BATCH = 256, TURNS = 7, CALLS = 1000, ARGUMENTS = 20 };
@@ -238,15 +240,40 @@ static int print_costs(bench_style *style, weft_tensor *const *net)
     return call < 0 || plain < 0 || once < 0 || capture < 0 || warm < 0;
 }
 
+static char folder[64]; /* of the empty cache */
+
+/* As the signal would have ended us, but without the folder.  Everything here may be called in a
+ * handler. */
+static void leave(int number)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        execlp("rm", "rm", "-rf", folder, (char *)NULL);
+        _exit(127);
+    }
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void leave_by(void (*handler)(int))
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        signal(ends[i], handler);
+}
+
 /* With an empty cache, which goes again. */
 static int print_cold(bench_style *style, weft_tensor *const *net)
 {
-    char folder[64], command[80];
+    char command[80];
     const char *before = getenv("WEFT_CACHE_DIR");
     char *kept = before ? strdup(before) : NULL;
     snprintf(folder, sizeof folder, "/tmp/weft-bench-%d", (int)getpid());
     if (mkdir(folder, 0700))
         return 1;
+    leave_by(leave);
     setenv("WEFT_CACHE_DIR", folder, 1);
     double cold = first_call(network, "c", net, 3);
     if (kept)
@@ -256,7 +283,9 @@ static int print_cold(bench_style *style, weft_tensor *const *net)
     free(kept);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     bench_row(style, "compile, cold", 1, "us", cold / 1e3, 0);
-    return cold < 0 || system(command) != 0;
+    int left = system(command);
+    leave_by(SIG_DFL);
+    return cold < 0 || left != 0;
 }
 
 static int run(bench_style *style)

@@ -13,6 +13,7 @@
 
 #include "bench.h"
 #include "bench_report.h"
+#include "bench_start.h"
 #include "bench_weft.h"
 #include "json.h"
 
@@ -256,10 +257,10 @@ static int start_ranks(device_board *board)
         return weft_spawn(board->ranks, thread_body, board);
     weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
     opts.ranks = board->ranks;
-    opts.flags = WEFT_LAUNCH_QUIET | WEFT_LAUNCH_NO_CAPTURE | WEFT_LAUNCH_SIGNALS;
+    opts.flags = WEFT_LAUNCH_NO_CAPTURE;
     opts.body = process_body;
     opts.arg = board;
-    return weft_launch(&opts);
+    return bench_start(&opts);
 }
 
 static double slowest(const device_board *board, int op, int row, timing which)

@@ -12,6 +12,7 @@
 
 #include "bench.h"
 #include "bench_report.h"
+#include "bench_start.h"
 
 #include <weft/weft.h>
 
@@ -54,7 +55,7 @@ static weft_status call_once(const member *me)
     case PLAN_ALL_TO_ALL:
         return weft_all_to_all_into(me->out, me->in, NULL, NULL, me->world);
     default:
-        return weft_broadcast_into(me->in, 0, me->world);
+        return weft_broadcast_in_place(me->in, 0, me->world);
     }
 }
 
@@ -195,7 +196,7 @@ static void tell(const tune_board *board, int op, FILE *out)
     char size[24];
     int border = best_border(board, op);
     size_t found = border < SIZES ? (size_t)board->size[border] : SIZE_MAX;
-    fprintf(out, "%-16s %3d nccl %zu\n", name, board->ranks, found);
+    fprintf(out, "%-16s %3d nccl       %zu\n", name, board->ranks, found);
     printf(" %-16s %5d %12zd %12zd ", name, board->ranks,
            (ssize_t)weft_tune_get(WEFT_TUNE_NCCL, name, board->ranks), (ssize_t)found);
     for (int row = 0; row < SIZES; row++)
@@ -213,7 +214,7 @@ static int tell_all(const tune_board *board)
         return 1;
     }
     bench_print_machine(out, 0, "");
-    fprintf(out, "# op, ranks, bytes from which NCCL carries CUDA tensors; for WEFT_TUNE\n");
+    fprintf(out, "# op, ranks, decision, bytes; for WEFT_TUNE\n");
     printf(
         "# NCCL instead of weft's kernels from: bytes, so far and as measured (-1: never); us by "
         "size, weft/NCCL%s\n#%-16s %5s %12s %12s\n",
@@ -256,11 +257,11 @@ int bench_device_tune(const bench_options *options)
         board->size[row] = (uint64_t)(64 << 10) << 2 * row;
     weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
     opts.ranks = board->ranks;
-    opts.flags = WEFT_LAUNCH_QUIET | WEFT_LAUNCH_NO_CAPTURE | WEFT_LAUNCH_SIGNALS;
+    opts.flags = WEFT_LAUNCH_NO_CAPTURE;
     opts.body = body;
     opts.arg = board;
     fflush(stdout);
-    int status = weft_launch(&opts) ? 1 : tell_all(board);
+    int status = bench_start(&opts) ? 1 : tell_all(board);
     munmap(board, sizeof *board);
     return status;
 }

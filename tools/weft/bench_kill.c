@@ -56,7 +56,7 @@ static weft_status run(const stock *s, unsigned op, int64_t count)
     case 2:
         return weft_all_gather_into(all, x, s->world);
     case 3:
-        return weft_broadcast_into(x, (int)(count % RANKS), s->world);
+        return weft_broadcast_in_place(x, (int)(count % RANKS), s->world);
     case 4:
         return weft_symm_barrier(s->mem, 0, WEFT_DEFAULT);
     case 5:

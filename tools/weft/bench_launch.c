@@ -8,7 +8,9 @@
 
 #include <weft/weft.h>
 
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +45,7 @@ static double run_ms(const char *self)
     pid_t child = fork();
     int status = 1;
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* whoever ends the benchmark ends this too */
         execv(self, (char *const *)argv);
         _exit(127);
     }

@@ -128,6 +128,17 @@ SET(shape)
     return 0;
 }
 
+/* "12x768x4x64": layers, width, batch and time of a GPT-2. */
+SET(model)
+{
+    READER;
+    bench_model *m = &r->into->model;
+    int used = 0;
+    return sscanf(text, "%4dx%6dx%6dx%6d%n", &m->layers, &m->width, &m->batch, &m->time, &used) ==
+               4 &&
+           !text[used] && m->layers > 0 && m->width > 0 && m->batch > 0 && m->time > 0;
+}
+
 SET(backend)
 {
     READER;
@@ -248,12 +259,14 @@ const command_option bench_options_table[] = {
      "f32, f64, f16, bf16, f8e4m3, f8e5m2, i8 ... u64, bool (f32)", SWEEP, set_dtype},
     {0, "op", "NAME", 0, 0, "sum|avg|product|min|max|band|bor|bxor|premul_sum",
      "sum, avg, product, min, max, band, bor, bxor, premul_sum (sum)", SWEEP, set_reduction},
-    {0, "backend", "NAME", 0, 0, "shm|threads", "ranks as processes (shm) or threads (shm)", SWEEP,
-     set_backend},
+    {0, "backend", "NAME", 0, 0, "shm|threads", "shm: ranks are processes; threads: threads (shm)",
+     SWEEP, set_backend},
     {0, "device", "cuda", 0, 0, "cuda",
      "tensors on a GPU: host time, eager and replayed from a captured graph", SWEEP, set_device},
     {0, "shape", "MxNxK,...", 0, 0, "shapes such as 4096x8192x8192",
      "of `fused`: [M, K] times [K, N], one or several", 0, set_shape},
+    {0, "model", "LxWxBxT", 0, 0, "layers x width x batch x time, such as 12x768x4x64",
+     "of `model`: layers, width, batch, time (4x256x4x64); --dtype: of its products", 0, set_model},
     {0, "algo", "eager|rendezvous", 0, 0, "eager|rendezvous",
      "this algorithm wherever it is possible (weft info --algo)", SWEEP, set_algo},
     {0, "memory", "KIND", 0, 0, "malloc|weft|symm",

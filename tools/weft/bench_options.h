@@ -15,6 +15,11 @@ enum { BENCH_EAGER_MOST = 64 << 10 };
 typedef struct bench_shape {
     int64_t m, n, k;
 } bench_shape;
+
+/* The GPT-2 that `model` trains. */
+typedef struct bench_model {
+    int layers, width, batch, time;
+} bench_model;
 enum { BENCH_SHAPES = 16 };
 
 typedef struct bench_options {
@@ -26,6 +31,7 @@ typedef struct bench_options {
     int typed, repeated;             /* the dtype was said, the repetitions were */
     bench_shape shape[BENCH_SHAPES]; /* of matrix products */
     int shapes;                      /* 0: not said */
+    bench_model model;               /* of `model`; layers 0: not said */
     const char *backend;
     const char *device; /* NULL: the CPU */
     int64_t eager; /* --algo: weft sends operands eagerly up to this size; -1: as its table says */

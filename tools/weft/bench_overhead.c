@@ -65,7 +65,7 @@ static int call(const alone *a, int which)
     case 9:
         return !weft_wait_tensor(a->plain[0]);
     default:
-        return weft_broadcast_into(a->plain[0], 0, a->world) < 0;
+        return weft_broadcast_in_place(a->plain[0], 0, a->world) < 0;
     }
 }
 

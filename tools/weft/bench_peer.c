@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers: found, built and started; see bench_peer.h. */
 #include "bench_peer.h"
+#include "bench_start.h"
 #include "bench_tree.h"
 
-#include "base/cache_folder.h"
+#include "base/machine/cache_folder.h"
 
 #include <weft/weft.h>
 
@@ -37,7 +38,7 @@ static int own_folder(char *out, size_t room)
 {
     char why[512] = "";
     size_t length = 0;
-    if (weft_i_cache_folder(out, room, why, sizeof why)) {
+    if (weft_i_cache_folder_path(out, room, why, sizeof why)) {
         length = strlen(out);
         snprintf(out + length, room - length, "/peers");
         if (mkdir(out, 0700) == 0 || errno == EEXIST)
@@ -103,12 +104,11 @@ static int run_quietly(char *const *argv, int ranks, const char *folder, int64_t
 {
     weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
     opts.ranks = ranks;
-    opts.flags = WEFT_LAUNCH_QUIET | WEFT_LAUNCH_SIGNALS;
     opts.argv = argv;
     opts.env = env;
     opts.log_dir = folder;
     opts.timeout_ms = timeout_ms;
-    return weft_launch(&opts);
+    return bench_start(&opts);
 }
 
 static int build(bench_peer *peer, const char *folder)

@@ -2,6 +2,7 @@
 /* Sweeps; see bench_sweep.h. */
 #include "bench_sweep.h"
 
+#include "bench_start.h"
 #include "bench_weft.h"
 
 #include <weft/weft.h>
@@ -110,7 +111,12 @@ void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t 
 {
     int variants = kind == BENCH_FLOOR ? bench_floor_count(sweep->op) : 1;
     for (int i = 0; i < variants && sweep->columns < METER_COLUMNS; i++) {
-        bench_column column = {kind, in_place, i, eager, -1};
+        bench_column column = {.kind = kind,
+                               .in_place = in_place,
+                               .prototype = i,
+                               .eager = eager,
+                               .cma = -1,
+                               .which = -1};
         sweep->column[sweep->columns++] = column;
     }
 }
@@ -119,6 +125,16 @@ void bench_sweep_add_cma(bench_sweep *sweep, int64_t eager, int64_t cma)
 {
     bench_sweep_add(sweep, BENCH_PLAIN, 0, eager);
     sweep->column[sweep->columns - 1].cma = cma;
+}
+
+void bench_sweep_add_decided(bench_sweep *sweep, weft_threshold which, const char *of,
+                             int64_t value)
+{
+    bench_sweep_add(sweep, BENCH_SYMM, 0, 0);
+    bench_column *column = &sweep->column[sweep->columns - 1];
+    column->which = (int)which;
+    column->of = of;
+    column->value = value;
 }
 
 /* What one rank keeps from row to row. */
@@ -145,6 +161,8 @@ static int measure_weft(member *me, int row, int column, int repeat)
         weft_tune_set(WEFT_TUNE_EAGER, plan_op_name(me->sweep->op), rank.ranks, (size_t)c->eager);
     if (c->cma >= 0)
         weft_tune_set(WEFT_TUNE_CMA, plan_op_name(me->sweep->op), rank.ranks, (size_t)c->cma);
+    if (c->which >= 0)
+        weft_tune_set((weft_threshold)c->which, c->of, rank.ranks, (size_t)c->value);
     int status = meter_measure(&me->meter, row, column, repeat, &who);
     if (status < 0 && weft_last_status() < 0)
         fprintf(stderr, "weft bench %s: %s\n", plan_op_name(me->sweep->op), weft_last_error());
@@ -235,10 +253,10 @@ static int start_ranks(bench_sweep *sweep)
         return weft_spawn(ranks, thread_body, sweep);
     weft_launch_opts opts = WEFT_LAUNCH_OPTS_INIT;
     opts.ranks = ranks;
-    opts.flags = WEFT_LAUNCH_QUIET | WEFT_LAUNCH_NO_CAPTURE | WEFT_LAUNCH_SIGNALS;
+    opts.flags = WEFT_LAUNCH_NO_CAPTURE;
     opts.body = process_body;
     opts.arg = sweep;
-    return weft_launch(&opts);
+    return bench_start(&opts);
 }
 
 /* A prototype that computes something else is no floor; 1 after a message. */

@@ -7,15 +7,20 @@
 #include "bench_options.h"
 #include "bench_report.h"
 
+#include <weft/tune.h>
+
 typedef enum bench_kind { BENCH_PLAIN, BENCH_SYMM, BENCH_FLOOR } bench_kind;
 
 /* What is measured in one column of the board. */
 typedef struct bench_column {
     bench_kind kind;
     int in_place;
-    int prototype; /* of the floor */
-    int64_t eager; /* weft sends operands eagerly up to this size; -1: as its table says */
-    int64_t cma;   /* and lets the kernel copy from this size on */
+    int prototype;  /* of the floor */
+    int64_t eager;  /* weft sends operands eagerly up to this size; -1: as its table says */
+    int64_t cma;    /* and lets the kernel copy from this size on */
+    int which;      /* another decision by size that is set, a weft_threshold; -1: none */
+    const char *of; /* of which operation */
+    int64_t value;
 } bench_column;
 
 typedef struct bench_sweep {
@@ -44,6 +49,10 @@ void bench_sweep_close(bench_sweep *sweep);
  * `cma` as well, ordinary operands. */
 void bench_sweep_add(bench_sweep *sweep, bench_kind kind, int in_place, int64_t eager);
 void bench_sweep_add_cma(bench_sweep *sweep, int64_t eager, int64_t cma);
+
+/* The same of symmetric operands that are used where they lie, with decision `which` of `of` set. */
+void bench_sweep_add_decided(bench_sweep *sweep, weft_threshold which, const char *of,
+                             int64_t value);
 
 /* Starts the ranks and measures; 0, or 1 after a message. */
 int bench_sweep_run(bench_sweep *sweep);

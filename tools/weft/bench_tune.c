@@ -2,7 +2,7 @@
 /*
  * Finds the thresholds between algorithms on this machine.  At every size two ways are measured by
  * turns: eager or in place, with symmetric operands; eager or in pieces, with ordinary ones; in
- * pieces or copied by the kernel.  The threshold taken makes the product of all times least, so
+ * pieces or copied by the kernel; whole or by slices, pushed or pulled.  The threshold taken makes the product of all times least, so
  * that a cma disturbed size does not move it far.
  */
 #include "bench_tune.h"
@@ -106,15 +106,85 @@ static int find_cma(bench_options *options, int op, thresholds *found)
     return status;
 }
 
-/* Measures one operation and writes its line; 0, or 1 after a message. */
-static int tune_one(bench_options *options, int op, FILE *out)
+/* A line as weft_tune_load reads it; ranks 0: any number. */
+static void write_line(FILE *out, const char *op, int ranks, const char *decision, size_t value)
+{
+    char many[16] = "*";
+    if (ranks)
+        snprintf(many, sizeof many, "%d", ranks);
+    fprintf(out, "%-16s %3s %-10s %zu\n", op, many, decision, value);
+}
+
+/* What is decided once for any number of ranks: the least and the most that any has found. */
+typedef struct any_ranks {
+    size_t fold_whole, push;
+    int has_fold, has_push;
+} any_ranks;
+
+/* Up to which size the first way of a decision pays with symmetric operands. */
+static int find_decided(bench_options *options, int op, weft_threshold which, const char *of,
+                        int first_up_to, size_t *found)
+{
+    enum { FIRST = 1 << 10, LAST = 4 << 20 };
+    bench_sweep sweep;
+    choose_sizes(options, op, FIRST, LAST, 4);
+    if (bench_sweep_open(&sweep, options, op) < 0)
+        return 1;
+    bench_sweep_add_decided(&sweep, which, of, first_up_to ? INT64_MAX : 0);
+    bench_sweep_add_decided(&sweep, which, of, first_up_to ? 0 : INT64_MAX);
+    int status = bench_sweep_run(&sweep);
+    int border = first_up_to ? best_border(&sweep, 0, 1) : best_border(&sweep, 1, 0);
+    if (first_up_to)
+        *found = up_to(&sweep, border);
+    else
+        *found = border < sweep.board->rows ? transfer_at(&sweep, border) : SIZE_MAX;
+    bench_sweep_close(&sweep);
+    return status;
+}
+
+/* The operation in which a decision of any number of ranks shows. */
+static int find_any_ranks(bench_options *options, int op, any_ranks *any)
+{
+    size_t found = 0;
+    int status = 0;
+    if (op == PLAN_ALL_REDUCE) {
+        status = find_decided(options, op, WEFT_TUNE_FOLD_WHOLE, "all_reduce", 1, &found);
+        found *= (size_t)options->ranks * (size_t)options->ranks;
+        any->fold_whole = any->has_fold && any->fold_whole < found ? any->fold_whole : found;
+        any->has_fold |= !status;
+    } else if (op == PLAN_ALL_GATHER) {
+        status = find_decided(options, op, WEFT_TUNE_PUSH, "*", 0, &found);
+        any->push = any->has_push && any->push > found ? any->push : found;
+        any->has_push |= !status;
+    }
+    return status;
+}
+
+static void write_any_ranks(FILE *out, const any_ranks *any)
+{
+    if (any->has_fold) {
+        write_line(out, "all_reduce", 0, "fold_whole", any->fold_whole);
+        printf("# all_reduce fold_whole %zu bytes x ranks x ranks, measured %zu\n",
+               weft_tune_get(WEFT_TUNE_FOLD_WHOLE, "all_reduce", 2), any->fold_whole);
+    }
+    if (any->has_push) {
+        write_line(out, "*", 0, "push", any->push);
+        printf("# push %zd bytes, measured %zd\n", (ssize_t)weft_tune_get(WEFT_TUNE_PUSH, "*", 2),
+               (ssize_t)any->push);
+    }
+}
+
+/* Measures one operation and writes its lines; 0, or 1 after a message. */
+static int tune_one(bench_options *options, int op, any_ranks *any, FILE *out)
 {
     const char *name = plan_op_name(op);
     thresholds found;
-    if (find_eager(options, op, &found) || find_cma(options, op, &found))
+    if (find_eager(options, op, &found) || find_cma(options, op, &found) ||
+        find_any_ranks(options, op, any))
         return 1;
-    fprintf(out, "%-16s %3d %8zu %8zu %zu\n", name, options->ranks, found.eager, found.direct,
-            found.cma);
+    write_line(out, name, options->ranks, "eager", found.eager);
+    write_line(out, name, options->ranks, "zero_copy", found.direct);
+    write_line(out, name, options->ranks, "cma", found.cma);
     printf(" %-16s %5d %10zu %10zu %10zu %10zu %12zd %12zd\n", name, options->ranks,
            weft_tune_get(WEFT_TUNE_EAGER, name, options->ranks), found.eager,
            weft_tune_get(WEFT_TUNE_ZERO_COPY, name, options->ranks), found.direct,
@@ -123,13 +193,13 @@ static int tune_one(bench_options *options, int op, FILE *out)
     return 0;
 }
 
-static int tune_ranks(bench_options *options, FILE *out)
+static int tune_ranks(bench_options *options, any_ranks *any, FILE *out)
 {
     int status = 0;
     for (int i = 0; i < (options->ops ? options->ops : PLAN_OPS); i++) {
         int op = options->ops ? options->op[i] : i;
         if (tunable(op))
-            status |= tune_one(options, op, out);
+            status |= tune_one(options, op, any, out);
     }
     return status;
 }
@@ -144,20 +214,21 @@ int bench_tune(const bench_options *options)
         return 1;
     }
     bench_options mine = *options;
+    any_ranks any = {0};
     bench_print_machine(out, 0, "");
     bench_print_machine(stdout, 0, "");
-    fprintf(out, "# op, ranks, bytes up to which ordinary and symmetric operands are eager, bytes "
-                 "from which the kernel copies; for WEFT_TUNE\n");
+    fprintf(out, "# op, ranks, decision, bytes; for WEFT_TUNE\n");
     printf("# eager, ordinary and symmetric operands, up to; copied by the kernel from: bytes, so "
            "far and as measured (-1: never)\n#%-16s %5s %10s %10s %10s %10s %12s %12s\n",
            "op", "ranks", "eager", "measured", "symmetric", "measured", "cma", "measured");
     for (int i = 0; i < 4 && !options->ranks; i++) {
         mine.ranks = usual[i];
         if (usual[i] <= 8 || usual[i] <= cores) /* no more ranks than anybody would run here */
-            status |= tune_ranks(&mine, out);
+            status |= tune_ranks(&mine, &any, out);
     }
     if (options->ranks)
-        status |= tune_ranks(&mine, out);
+        status |= tune_ranks(&mine, &any, out);
+    write_any_ranks(out, &any);
     if (fclose(out) != 0) {
         fprintf(stderr, "weft bench: %s cannot be written: %s\n", options->tune, strerror(errno));
         status = 1;

@@ -78,7 +78,7 @@ weft_status bench_weft_call(const plan_case *what, weft_tensor *in, weft_tensor 
     case PLAN_ALL_TO_ALL:
         return weft_all_to_all_into(out, in, NULL, NULL, world);
     case PLAN_BROADCAST:
-        return weft_broadcast_into(in, root, world);
+        return weft_broadcast_in_place(in, root, world);
     case PLAN_REDUCE:
         return weft_reduce_into(out, in, op, root, world);
     case PLAN_GATHER:

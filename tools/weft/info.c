@@ -6,6 +6,7 @@
  */
 #include "command.h"
 #include "info_job.h"
+#include "info_tune.h"
 #include "info_ways.h"
 #include "json.h"
 
@@ -122,8 +123,13 @@ static void print_matmul(void)
         return;
     printf("\nmatrix products\n");
     printf("  %-24s%s%s\n", "library", *matmul.library ? matmul.library : "none: loops",
-           matmul.slow ? "  (slow: install OpenBLAS)" : "");
+           matmul.slow ? "  (SLOW)" : "");
     printf("  %-24s%s\n", "it says", *matmul.config ? matmul.config : "nothing");
+    if (*matmul.core)
+        printf("  %-24s%s\n", "kernels for", matmul.core);
+    if (matmul.vector_rate > 0)
+        printf("  %-24s%.0f GFLOP/s, the vector units alone %.0f\n", "f32, one thread",
+               matmul.product_rate * 1e-9, matmul.vector_rate * 1e-9);
     printf("  %-24s%s\n", "16- and 8-bit floats", matmul.small_floats);
     if (*matmul.bf16)
         printf("  %-24s%s\n", "bf16", matmul.bf16);
@@ -137,8 +143,11 @@ static void json_matmul(weft_i_json *j)
     weft_i_json_open(j, "matmul", '{');
     weft_i_json_text(j, "library", *matmul.library ? matmul.library : NULL);
     weft_i_json_text(j, "config", matmul.config);
+    weft_i_json_text(j, "core", *matmul.core ? matmul.core : NULL);
     weft_i_json_text(j, "small_floats", matmul.small_floats);
     weft_i_json_text(j, "bf16", matmul.bf16);
+    weft_i_json_integer(j, "product_rate", (int64_t)matmul.product_rate);
+    weft_i_json_integer(j, "vector_rate", (int64_t)matmul.vector_rate);
     weft_i_json_bool(j, "slow", matmul.slow);
     weft_i_json_close(j);
 }
@@ -286,6 +295,7 @@ static int json_all(const weft_version_info *build)
     json_compiler(&j);
     json_variables(&j);
     json_algorithms(&j);
+    info_tune_json(&j);
     info_ways_json(&j);
     weft_i_json_close(&j);
     return json_finish(&j);
@@ -293,7 +303,7 @@ static int json_all(const weft_version_info *build)
 
 /* ---- the command ---- */
 
-enum { JSON = 1, ALGO = 2, ENV = 4, MACHINE = 8, JOB = 16 };
+enum { JSON = 1, ALGO = 2, ENV = 4, MACHINE = 8, JOB = 16, TUNE = 32 };
 
 /* Its options are marks and nothing else. */
 static int set_mark(void *into, const char *text, long number)
@@ -305,6 +315,9 @@ static int set_mark(void *into, const char *text, long number)
 static const command_option options[] = {
     {0, "json", NULL, 0, 0, NULL, "for programs; with --job too", JSON, set_mark},
     {0, "algo", NULL, 0, 0, NULL, "which algorithm collectives take at which size", ALGO, set_mark},
+    {0, "tune", NULL, 0, 0, NULL,
+     "every decision by size: its values, who has set them, where they were measured", TUNE,
+     set_mark},
     {0, "env", NULL, 0, 0, NULL, "the settings alone", ENV, set_mark},
     {0, "machine", NULL, 0, 0, NULL, "the machine alone", MACHINE, set_mark},
     {0, "job", NULL, 0, 0, NULL,
@@ -318,6 +331,8 @@ static int print_part(unsigned part)
 {
     if (part == ALGO)
         return print_algorithms();
+    if (part == TUNE)
+        return info_tune_print();
     if (part == ENV)
         print_variables();
     else
@@ -335,11 +350,12 @@ static int print_what(unsigned marks, char **words)
                              words[marks & JOB ? 1 : 0]);
     if (marks & JOB && !(marks & ~(unsigned)(JOB | JSON)))
         return weft_info_job(words[0], marks & JSON);
-    if (marks == ALGO || marks == ENV || marks == MACHINE)
+    if (marks == ALGO || marks == TUNE || marks == ENV || marks == MACHINE)
         return print_part(marks);
     if (marks & ~(unsigned)JSON)
-        return command_wrong(&weft_command_info, "one of --algo, --env, --machine and --job at a "
-                                                 "time; --json alone has them all");
+        return command_wrong(&weft_command_info,
+                             "one of --algo, --tune, --env, --machine and --job "
+                             "at a time; --json alone has them all");
     if (weft_version_describe(&build) != WEFT_OK)
         return 1;
     return marks & JSON ? json_all(&build) : print_all(&build);
@@ -359,7 +375,7 @@ static int run(int argc, char **argv)
 const subcommand weft_command_info = {
     .name = "info",
     .text = "what this build and this machine offer, and every setting [--json]",
-    .usage = "[--json | --algo | --env | --machine]\n--job [PROCESS | PROGRAM] [--json]",
+    .usage = "[--json | --algo | --tune | --env | --machine]\n--job [PROCESS | PROGRAM] [--json]",
     .about = "Version, build, machine, backends and every setting.",
     .options = options,
     .run = run,

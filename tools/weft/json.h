@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON of the command.  base/json.h writes it.  Here it is read where it lies, without building a
+ * JSON of the command.  base/report/json.h writes it.  Here it is read where it lies, without building a
  * tree: a cursor is a stretch of text.
  */
 #ifndef WEFT_TOOLS_JSON_H
 #define WEFT_TOOLS_JSON_H
 
-#include "base/json.h"
+#include "base/report/json.h"
 
 #include <stddef.h>
 

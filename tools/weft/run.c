@@ -4,6 +4,7 @@
 
 #include <weft/weft.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,11 +14,15 @@
 
 enum { EXIT_NOT_STARTED = 125, EXIT_NOT_THERE = 127 };
 
+enum { PATH_BYTES = 4096, FILE_MOST = 1 << 20 };
+
 typedef struct reader {
     weft_launch_opts opts;
     const char **env;
     size_t env_count;
-    int tee;
+    int tee, join;
+    const char *hosts_file;
+    char *texts[2]; /* the hosts of the file, and where this command is: to be freed */
 } reader;
 
 static int set_ranks(void *into, const char *text, long number)
@@ -25,6 +30,40 @@ static int set_ranks(void *into, const char *text, long number)
     (void)text;
     ((reader *)into)->opts.ranks = (int)number;
     return 1;
+}
+
+static int set_hosts(void *into, const char *text, long number)
+{
+    (void)number;
+    ((reader *)into)->opts.hosts = text;
+    return *text != 0;
+}
+
+static int set_hosts_file(void *into, const char *text, long number)
+{
+    (void)number;
+    ((reader *)into)->hosts_file = text;
+    return *text != 0;
+}
+
+static int set_rsh(void *into, const char *text, long number)
+{
+    (void)number;
+    ((reader *)into)->opts.rsh = text;
+    return *text != 0;
+}
+
+static int set_weft(void *into, const char *text, long number)
+{
+    (void)number;
+    ((reader *)into)->opts.weft = text;
+    return *text != 0;
+}
+
+static int set_join(void *into, const char *text, long number)
+{
+    (void)text, (void)number;
+    return ((reader *)into)->join = 1;
 }
 
 static int set_restarts(void *into, const char *text, long number)
@@ -56,11 +95,14 @@ static int set_bind(void *into, const char *text, long number)
     return !strcmp(text, "core") || !strcmp(text, "none");
 }
 
-/* "-x NAME" alone is accepted for users of mpirun: the ranks inherit it anyway. */
+/* "-x NAME" alone gives the ranks what it is here: those on other hosts do not inherit it. */
 static int set_variable(void *into, const char *text, long number)
 {
     reader *r = into;
     (void)number;
+    for (char **entry = environ; *entry && !strchr(text, '='); entry++)
+        if (!strncmp(*entry, text, strlen(text)) && (*entry)[strlen(text)] == '=')
+            text = *entry;
     if (*text && *text != '=' && strchr(text, '='))
         r->env[r->env_count++] = text;
     return *text && *text != '=';
@@ -96,6 +138,16 @@ static int set_quiet(void *into, const char *text, long number)
 static const command_option options[] = {
     {'n', "ranks", "N", 1, WEFT_LAUNCH_RANKS_MAX, NULL,
      "number of ranks, 1 to 1024 (1); mpirun spells it -np", 0, set_ranks},
+    {0, "hosts", "HOST[:N],...", 0, 0, "names of hosts with commas between them",
+     "run on these hosts, N ranks on each (-n); needs UCX there", 0, set_hosts},
+    {0, "hosts-file", "FILE", 0, 0, "the name of a file",
+     "the same from a file: HOST[:N] or HOST slots=N a line", 0, set_hosts_file},
+    {0, "rsh", "TEMPLATE", 0, 0, "a command that has %h where the host goes",
+     "what runs a command on host %h (ssh -x -o BatchMode=yes ... %h)", 0, set_rsh},
+    {0, "weft", "PATH", 0, 0, "the path of a weft command",
+     "where weft is on the hosts (where it is here)", 0, set_weft},
+    {0, "join", NULL, 0, 0, NULL, "what --hosts runs on each host; not for use by hand", 0,
+     set_join},
     {'x', "env", "NAME[=VALUE]", 0, 0, "NAME=VALUE, or a NAME that is set here",
      "set a variable for the ranks; may be repeated", 0, set_variable},
     {0, "bind", "none|core", 0, 0, "none|core", "bind each rank to one core, counted round (none)",
@@ -133,8 +185,61 @@ static int launch(reader *r, char **program)
     int result = weft_launch(&r->opts);
     if (result >= 0)
         return result;
-    fprintf(stderr, "weft run: %s\n", weft_last_error());
+    if (weft_status_scope((weft_status)result) < WEFT_SCOPE_GROUP) /* else the log has it */
+        fprintf(stderr, "weft run: %s\n", weft_last_error());
     return result == WEFT_ERR_NOT_FOUND ? EXIT_NOT_THERE : EXIT_NOT_STARTED;
+}
+
+/* A file whole, ended by 0; NULL and a message if it cannot be read. */
+static char *read_file(const char *path)
+{
+    char *text = malloc(FILE_MOST + 1);
+    FILE *file = fopen(path, "re");
+    size_t n = text && file ? fread(text, 1, FILE_MOST + 1, file) : 0;
+    int good = text && file && !ferror(file) && n <= FILE_MOST;
+    if (good)
+        text[n] = 0;
+    else
+        fprintf(stderr, "weft run: --hosts-file %s: %s\n", path,
+                n > FILE_MOST ? "it has more than 1 MiB" : strerror(errno));
+    if (file)
+        fclose(file);
+    if (!good)
+        free(text);
+    return good ? text : NULL;
+}
+
+/* Fills what `--hosts` and `--hosts-file` leave open; 0 or an exit status. */
+static int find_hosts(reader *r)
+{
+    if (r->hosts_file && r->opts.hosts)
+        return command_wrong(&weft_command_run, "either --hosts or --hosts-file");
+    if (r->hosts_file) {
+        r->opts.hosts = r->texts[0] = read_file(r->hosts_file);
+        if (!r->opts.hosts)
+            return EXIT_NOT_STARTED;
+    }
+    if (!r->opts.hosts && (r->opts.rsh || r->opts.weft))
+        return command_wrong(&weft_command_run, "--rsh and --weft need --hosts or --hosts-file");
+    if (!r->opts.hosts || r->opts.weft)
+        return COMMAND_GOES_ON;
+    r->texts[1] = malloc(PATH_BYTES);
+    ssize_t n = r->texts[1] ? readlink("/proc/self/exe", r->texts[1], PATH_BYTES - 1) : -1;
+    if (n > 0) {
+        r->texts[1][n] = 0;
+        r->opts.weft = r->texts[1];
+    }
+    return COMMAND_GOES_ON;
+}
+
+static int join(void)
+{
+    fill_standard_descriptors();
+    int result = weft_launch_join();
+    if (result >= 0)
+        return result;
+    fprintf(stderr, "%s\n", weft_last_error());
+    return EXIT_NOT_STARTED;
 }
 
 static int read_and_launch(reader *r, int argc, char **argv, char **program)
@@ -142,11 +247,16 @@ static int read_and_launch(reader *r, int argc, char **argv, char **program)
     int status = command_read(&weft_command_run, argc, argv, r, program, NULL);
     if (status != COMMAND_GOES_ON)
         return status;
+    if (r->join)
+        return program[0]
+                   ? command_wrong(&weft_command_run, "--join hears what to run on its input")
+                   : join();
     if (!program[0])
         return command_wrong(&weft_command_run, "what shall it run?  No program is given.");
     if (r->tee && !r->opts.log_dir)
         return command_wrong(&weft_command_run, "--tee needs --log-dir");
-    return launch(r, program);
+    status = find_hosts(r);
+    return status == COMMAND_GOES_ON ? launch(r, program) : status;
 }
 
 static int run(int argc, char **argv)
@@ -159,6 +269,8 @@ static int run(int argc, char **argv)
         status = read_and_launch(&r, argc, argv, program);
     else
         fprintf(stderr, "weft run: out of memory\n");
+    free(r.texts[0]);
+    free(r.texts[1]);
     free(r.env);
     free(program);
     return status;
@@ -168,15 +280,18 @@ const subcommand weft_command_run = {
     .name = "run",
     .text = "starts the ranks of a program: weft run -n 4 ./program",
     .usage = "[options] [--] program [arguments]",
-    .about = "Starts ranks of a program on this machine, shows their output line by line with the "
+    .about = "Starts ranks of a program on this machine, or on several hosts, shows their output "
+             "line by line with the "
              "rank in front, passes signals on, and on the first failure ends the rest and tells "
              "which rank failed how.",
     .options = options,
-    .after = "Ranks find RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR, "
-             "MASTER_PORT, WEFT_JOB_FD and WEFT_RESTART_COUNT in their environment.  Standard "
+    .after = "Ranks find RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, "
+             "GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, WEFT_JOB_FD and WEFT_RESTART_COUNT in "
+             "their environment.  Standard "
              "input goes to rank 0.  A second SIGINT within WEFT_KILL_GRACE (2 s) kills at once.",
     .exits = "0; that of the rank that failed first (128 + the signal, if one ended it); 124 when "
-             "the time was up; 123 when all went well but output was lost; 2 wrong use; 125 when "
+             "the time was up; 122 when a host was lost; 123 when all went well but output was "
+             "lost; 2 wrong use; 125 when "
              "the job could not be started, 127 when the program is not there.",
     .ends_at_program = 1,
     .run = run,

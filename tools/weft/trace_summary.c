@@ -7,6 +7,8 @@
  */
 #include "trace.h"
 
+#include "base/report/text.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +45,7 @@ static void text_of(json_cursor object, const char *key, char *out, size_t room)
     *out = 0;
     if (json_member(object, key, &value) == 1)
         json_copy(value, out, room);
+    weft_i_text_tame(out, false); /* it is told on terminals, and the file may be anybody's */
 }
 
 /* Operations only: traces hold names of ranks, too.  "cat" lists kinds. */

@@ -6,14 +6,14 @@
  * The probe must not start CUDA: whoever asks may fork afterwards.  It loads the driver's library,
  * which is harmless, and learns the devices from files of the kernel.
  */
-#include "driver.h"
+#include "backends/cuda/device/driver.h"
 
-#include "base/env.h"
-#include "base/os.h"
-#include "carrier.h"
-#include "device.h"
-#include "memory.h"
-#include "symm.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/memory.h"
+#include "backends/cuda/ranks/carrier.h"
+#include "backends/cuda/ranks/symm.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
 #include "symm/backend.h"
 
 #include <stdio.h>
@@ -63,18 +63,26 @@ static int probe(char *reason, size_t bytes)
     return 30;
 }
 
+static const weft_i_memory memory = {
+    .allocate = weft_i_cuda_memory_allocate,
+    .publish = weft_i_cuda_memory_publish,
+};
+
+static const weft_i_carry carry = {
+    .open = weft_i_cuda_carrier_open,
+    .close = weft_i_cuda_carrier_close,
+    .takes = weft_i_cuda_carrier_takes,
+    .collective = weft_i_cuda_carrier_run,
+    .check = weft_i_cuda_carrier_check,
+};
+
 extern const weft_i_backend weft_i_backend_cuda;
 const weft_i_backend weft_i_backend_cuda = {
     .name = "cuda",
     .device_kind = 2,
     .sharing = WEFT_I_SERVES_PROCESSES | WEFT_I_SERVES_THREADS,
     .probe = probe,
-    .allocate = weft_i_cuda_memory_allocate,
-    .publish = weft_i_cuda_memory_publish,
-    .memory = &weft_i_cuda_device_memory,
-    .open = weft_i_cuda_carrier_open,
-    .close = weft_i_cuda_carrier_close,
-    .takes = weft_i_cuda_carrier_takes,
-    .collective = weft_i_cuda_carrier_run,
-    .check = weft_i_cuda_carrier_check,
+    .memory = &memory,
+    .device_memory = &weft_i_cuda_device_memory,
+    .carry = &carry,
 };

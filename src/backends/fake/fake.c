@@ -3,7 +3,7 @@
  * Backend fake: collectives of a rank without peers.  Nothing is communicated; a rank finds its own
  * input wherever another rank's would be, and a reduction folds nothing.
  */
-#include "base/status.h"
+#include "base/report/status.h"
 #include "symm/backend.h"
 
 #include <stdio.h>
@@ -121,6 +121,7 @@ static void pretend(const weft_i_request *request, const weft_i_operands *item)
         take_part(request, item);
         break;
     case WEFT_I_ALL_TO_ALL:
+    case WEFT_I_ALL_TO_ALL_ND:
         if (request->in_splits)
             swap_parts(request, item);
         else
@@ -140,10 +141,12 @@ static weft_status collective(void *carrier, const weft_i_request *request)
     return WEFT_OK;
 }
 
+static const weft_i_carry carry = {.collective = collective};
+
 extern const weft_i_backend weft_i_backend_fake;
 const weft_i_backend weft_i_backend_fake = {
     .name = "fake",
     .sharing = 0, /* nobody chooses it: a world of its own names it */
     .probe = probe,
-    .collective = collective,
+    .carry = &carry,
 };

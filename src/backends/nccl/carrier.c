@@ -2,12 +2,12 @@
 /* Who carries what: NCCL, weft's own kernels, or nobody; see carrier.h. */
 #include "carrier.h"
 
-#include "backends/cuda/carrier.h"
-#include "backends/cuda/stream.h"
-#include "base/log.h"
-#include "base/os.h"
-#include "base/place.h"
-#include "base/status.h"
+#include "backends/cuda/device/stream.h"
+#include "backends/cuda/ranks/carrier.h"
+#include "base/os/os.h"
+#include "base/os/place.h"
+#include "base/report/log.h"
+#include "base/report/status.h"
 
 typedef struct carrier {
     weft_i_nccl_comm *comm;    /* NULL: NCCL cannot serve this group */

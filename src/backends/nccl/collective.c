@@ -5,10 +5,10 @@
  */
 #include "carrier.h"
 
-#include "backends/cuda/stream.h"
-#include "base/dtype.h"
-#include "base/place.h"
-#include "base/status.h"
+#include "backends/cuda/device/stream.h"
+#include "base/os/place.h"
+#include "base/report/status.h"
+#include "base/share/dtype.h"
 
 /* ---- what NCCL has ---- */
 

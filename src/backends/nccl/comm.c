@@ -2,13 +2,13 @@
 /* Making, using and ending communicators; see comm.h. */
 #include "comm.h"
 
-#include "backends/cuda/pads.h"
-#include "backends/cuda/stream.h"
-#include "base/log.h"
-#include "base/os.h"
-#include "base/status.h"
-#include "base/wait.h"
-#include "tensor/stream.h"
+#include "backends/cuda/device/stream.h"
+#include "backends/cuda/ranks/pads.h"
+#include "base/os/os.h"
+#include "base/report/log.h"
+#include "base/report/status.h"
+#include "base/share/wait.h"
+#include "tensor/object/stream.h"
 #include "window.h"
 
 #include <limits.h>

@@ -9,9 +9,9 @@
 #ifndef WEFT_NCCL_COMM_H
 #define WEFT_NCCL_COMM_H
 
-#include "backends/cuda/device.h"
-#include "base/latch.h"
-#include "base/wait.h"
+#include "backends/cuda/device/device.h"
+#include "base/share/latch.h"
+#include "base/share/wait.h"
 #include "library.h"
 #include "symm/backend.h"
 #include "symm/sentry.h"

@@ -5,8 +5,8 @@
  */
 #include "comm.h"
 
-#include "base/os.h"
-#include "base/wait.h"
+#include "base/os/os.h"
+#include "base/share/wait.h"
 
 typedef struct ending {
     weft_i_nccl_raw raw;

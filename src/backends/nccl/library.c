@@ -5,10 +5,10 @@
  */
 #include "library.h"
 
-#include "base/env.h"
-#include "base/os.h"
-#include "base/place.h"
-#include "base/status.h"
+#include "base/os/os.h"
+#include "base/os/place.h"
+#include "base/report/env.h"
+#include "base/report/status.h"
 
 #include <pthread.h>
 #include <stdarg.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL as weft sees it: what we declare of its interface, and how the library is loaded.  Nothing
- * of it is needed to build.  tests/test_nccl_abi.c compares all of this with nccl.h where there is
+ * of it is needed to build.  tests/nccl/test_nccl_abi.c compares all of this with nccl.h where there is
  * one.
  */
 #ifndef WEFT_NCCL_LIBRARY_H
 #define WEFT_NCCL_LIBRARY_H
 
-#include "backends/cuda/driver.h"
+#include "backends/cuda/device/driver.h"
 #include "weft/status.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backend nccl: NCCL's collectives around those of backend cuda, and what this machine has of it. */
-#include "backends/cuda/driver.h"
-#include "base/status.h"
+#include "backends/cuda/device/driver.h"
+#include "base/report/status.h"
 #include "carrier.h"
 #include "symm.h"
 #include "symm/backend.h"
@@ -31,21 +31,30 @@ static int probe(char *reason, size_t bytes)
     return status == WEFT_OK ? 20 : 0;
 }
 
-extern const weft_i_backend weft_i_backend_nccl;
-const weft_i_backend weft_i_backend_nccl = {
-    .name = "nccl",
-    .wraps = "cuda",
-    .device_kind = 2,
-    .sharing = WEFT_I_SERVES_PROCESSES | WEFT_I_SERVES_THREADS,
-    .probe = probe,
+static const weft_i_memory memory = {
     .allocate = weft_i_nccl_memory_allocate,
     .publish = weft_i_nccl_publish,
-    .memory = &weft_i_nccl_device_memory,
+};
+
+static const weft_i_carry carry = {
+    .wraps = "cuda",
+    .reaches_hosts = true,
     .open = weft_i_nccl_carrier_open,
     .close = weft_i_nccl_carrier_close,
     .takes = weft_i_nccl_carrier_takes,
     .collective = weft_i_nccl_carrier_run,
-    .fast = &weft_i_nccl_fast_path,
     .check = weft_i_nccl_carrier_check,
     .captures = weft_i_nccl_carrier_captures,
+};
+
+extern const weft_i_backend weft_i_backend_nccl;
+const weft_i_backend weft_i_backend_nccl = {
+    .name = "nccl",
+    .device_kind = 2,
+    .sharing = WEFT_I_SERVES_PROCESSES | WEFT_I_SERVES_THREADS,
+    .probe = probe,
+    .memory = &memory,
+    .device_memory = &weft_i_nccl_device_memory,
+    .carry = &carry,
+    .fast = &weft_i_nccl_fast_path,
 };

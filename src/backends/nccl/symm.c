@@ -5,10 +5,10 @@
  */
 #include "symm.h"
 
-#include "backends/cuda/nvlink.h"
-#include "backends/cuda/symm.h"
-#include "base/os.h"
-#include "base/status.h"
+#include "backends/cuda/device/nvlink.h"
+#include "backends/cuda/ranks/symm.h"
+#include "base/os/os.h"
+#include "base/report/status.h"
 #include "window.h"
 
 typedef struct joined {

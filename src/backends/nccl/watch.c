@@ -5,11 +5,11 @@
  */
 #include "comm.h"
 
-#include "backends/cuda/stream.h"
-#include "base/os.h"
-#include "base/place.h"
-#include "base/status.h"
-#include "base/wait.h"
+#include "backends/cuda/device/stream.h"
+#include "base/os/os.h"
+#include "base/os/place.h"
+#include "base/report/status.h"
+#include "base/share/wait.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 #ifndef WEFT_NCCL_WINDOW_H
 #define WEFT_NCCL_WINDOW_H
 
-#include "backends/cuda/team.h"
+#include "backends/cuda/ranks/team.h"
 #include "comm.h"
 
 typedef struct weft_i_nccl_window_of {

@@ -2,7 +2,7 @@
 /* Calls that may never come back; see attempt.h. */
 #include "attempt.h"
 
-#include "base/os.h"
+#include "base/os/os.h"
 
 #include <stdatomic.h>
 

@@ -7,7 +7,7 @@
 #ifndef WEFT_NVSHMEM_ATTEMPT_H
 #define WEFT_NVSHMEM_ATTEMPT_H
 
-#include "backends/cuda/device.h"
+#include "backends/cuda/device/device.h"
 #include "symm/backend.h"
 
 /* What is called, with room for what it needs and gives. */

@@ -3,9 +3,9 @@
 #include "block.h"
 
 #include "attempt.h"
-#include "backends/cuda/retire.h"
-#include "backends/cuda/stream.h"
-#include "base/os.h"
+#include "backends/cuda/device/retire.h"
+#include "backends/cuda/device/stream.h"
+#include "base/os/os.h"
 #include "start.h"
 #include "weft/symm.h"
 

@@ -8,7 +8,7 @@
 #ifndef WEFT_NVSHMEM_BLOCK_H
 #define WEFT_NVSHMEM_BLOCK_H
 
-#include "backends/cuda/team.h"
+#include "backends/cuda/ranks/team.h"
 #include "symm/backend.h"
 
 enum { WEFT_I_NVSHMEM_SLOTS = 4, WEFT_I_NVSHMEM_LINE = 256 };

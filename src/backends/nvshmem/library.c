@@ -5,8 +5,8 @@
  */
 #include "library.h"
 
-#include "base/env.h"
-#include "base/os.h"
+#include "base/os/os.h"
+#include "base/report/env.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

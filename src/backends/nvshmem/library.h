@@ -7,7 +7,7 @@
 #ifndef WEFT_NVSHMEM_LIBRARY_H
 #define WEFT_NVSHMEM_LIBRARY_H
 
-#include "base/status.h"
+#include "base/report/status.h"
 
 #include <stddef.h>
 #include <stdint.h>

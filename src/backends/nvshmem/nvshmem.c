@@ -3,7 +3,7 @@
  * Backend nvshmem: memory that NVSHMEM makes on all ranks at once.  It is never chosen by itself:
  * weft_symm_set_backend starts it, with all ranks of the world.  Collectives are carried by others.
  */
-#include "backends/cuda/driver.h"
+#include "backends/cuda/device/driver.h"
 #include "block.h"
 #include "library.h"
 #include "start.h"
@@ -40,6 +40,8 @@ static weft_status publish(weft_i_fdpass *fdpass, weft_i_segment *block)
     return WEFT_OK;
 }
 
+static const weft_i_memory memory = {.allocate = weft_i_nvshmem_allocate, .publish = publish};
+
 extern const weft_i_backend weft_i_backend_nvshmem;
 const weft_i_backend weft_i_backend_nvshmem = {
     .name = "nvshmem",
@@ -47,7 +49,6 @@ const weft_i_backend weft_i_backend_nvshmem = {
     .sharing = WEFT_I_SERVES_PROCESSES,
     .start = weft_i_nvshmem_start,
     .probe = probe,
-    .allocate = weft_i_nvshmem_allocate,
-    .publish = publish,
-    .memory = &weft_i_nvshmem_device_memory,
+    .memory = &memory,
+    .device_memory = &weft_i_nvshmem_device_memory,
 };

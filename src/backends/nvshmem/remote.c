@@ -2,9 +2,9 @@
 /* Signals by calls of NVSHMEM on a stream; see remote.h. */
 #include "remote.h"
 
-#include "backends/cuda/capture.h"
-#include "backends/cuda/stream.h"
-#include "base/os.h"
+#include "backends/cuda/device/capture.h"
+#include "backends/cuda/device/stream.h"
+#include "base/os/os.h"
 #include "library.h"
 #include "symm/sentry.h"
 

@@ -11,7 +11,7 @@
 #ifndef WEFT_NVSHMEM_REMOTE_H
 #define WEFT_NVSHMEM_REMOTE_H
 
-#include "backends/cuda/device.h"
+#include "backends/cuda/device/device.h"
 #include "symm/backend.h"
 
 typedef struct weft_i_nvshmem_remote weft_i_nvshmem_remote;

@@ -6,10 +6,10 @@
 #include "start.h"
 
 #include "attempt.h"
-#include "base/os.h"
+#include "base/os/os.h"
 #include "block.h"
-#include "tensor/device.h"
-#include "tensor/stream.h"
+#include "tensor/object/device.h"
+#include "tensor/object/stream.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef WEFT_NVSHMEM_START_H
 #define WEFT_NVSHMEM_START_H
 
-#include "backends/cuda/device.h"
+#include "backends/cuda/device/device.h"
 #include "library.h"
 #include "symm/backend.h"
 

@@ -7,12 +7,12 @@
  */
 #include "symm.h"
 
-#include "backends/cuda/nvlink.h"
-#include "backends/cuda/pads.h"
-#include "backends/cuda/site.h"
-#include "backends/cuda/stream.h"
-#include "backends/cuda/symm.h"
-#include "base/os.h"
+#include "backends/cuda/device/nvlink.h"
+#include "backends/cuda/device/stream.h"
+#include "backends/cuda/ranks/pads.h"
+#include "backends/cuda/ranks/site.h"
+#include "backends/cuda/ranks/symm.h"
+#include "base/os/os.h"
 #include "block.h"
 #include "remote.h"
 #include "start.h"
@@ -274,8 +274,10 @@ static weft_status reach(const void *what, size_t offset, weft_i_device_reach *o
 
 static weft_status check(joined *all, weft_i_cuda_stream *stream)
 {
-    WEFT_TRY(all->remote ? weft_i_nvshmem_remote_check(all->remote)
-                         : weft_i_cuda_team_enter(&all->pads.team, stream));
+    weft_i_cuda_front *none;
+    WEFT_TRY(all->remote
+                 ? weft_i_nvshmem_remote_check(all->remote)
+                 : weft_i_cuda_team_enter(&all->pads.team, stream, WEFT_I_CUDA_ALONE, 0, 0, &none));
     return weft_i_cuda_use(all->block->device);
 }
 

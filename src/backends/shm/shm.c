@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backend shm: processes of one host share sealed memory files, passed from server to server. */
-#include "base/os.h"
+#include "base/os/os.h"
 #include "symm/backend.h"
 
 #include <errno.h>
@@ -32,12 +32,16 @@ static weft_status publish(weft_i_fdpass *fdpass, weft_i_segment *block)
     return weft_i_fdpass_publish(fdpass, block->key, block, WEFT_OK);
 }
 
+static const weft_i_memory memory = {
+    .allocate = allocate,
+    .publish = publish,
+    .import = weft_i_circle_fetch,
+};
+
 extern const weft_i_backend weft_i_backend_shm;
 const weft_i_backend weft_i_backend_shm = {
     .name = "shm",
     .sharing = WEFT_I_SERVES_PROCESSES,
     .probe = probe,
-    .allocate = allocate,
-    .publish = publish,
-    .import = weft_i_fdpass_fetch,
+    .memory = &memory,
 };

@@ -22,12 +22,16 @@ static weft_status publish(weft_i_fdpass *fdpass, weft_i_segment *block)
     return weft_i_fdpass_publish(fdpass, block->key, block, WEFT_OK);
 }
 
+static const weft_i_memory memory = {
+    .allocate = allocate,
+    .publish = publish,
+    .import = weft_i_circle_fetch,
+};
+
 extern const weft_i_backend weft_i_backend_threads;
 const weft_i_backend weft_i_backend_threads = {
     .name = "threads",
     .sharing = WEFT_I_SERVES_THREADS,
     .probe = probe,
-    .allocate = allocate,
-    .publish = publish,
-    .import = weft_i_fdpass_fetch,
+    .memory = &memory,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Element-wise operations: the expressions of kernels/pointwise.def.  A thread takes a group of
+ * Element-wise operations: the expressions of kernels/vector/pointwise.def.  A thread takes a group of
  * elements along the last dimension at a time and decides what is to be done once for all of them:
  * so one kernel serves all operations and dtypes that compute in one type.  There are three, for
  * f32, f64, and integers, which are extended to 64 bits; copies and choices move bits by the last.
@@ -8,7 +8,7 @@
 #ifndef WEFT_CUDA_KERNELS_EXPRESSIONS_H
 #define WEFT_CUDA_KERNELS_EXPRESSIONS_H
 
-#include "kernels/math.h"
+#include "kernels/number/math.h"
 #include "number.h"
 #include "tensor_layout.h"
 
@@ -21,7 +21,7 @@ enum {
 #define COMPARE(name_, any_)             WEFT_K_##name_,
 #define LOGICAL1(name_, bool_)           WEFT_K_##name_,
 #define LOGICAL2(name_, bool_)           WEFT_K_##name_,
-#include "kernels/pointwise.def"
+#include "kernels/vector/pointwise.def"
     WEFT_K_where
 };
 
@@ -299,7 +299,7 @@ WEFT_K void weft_k_load_bits(const weft_k_pointwise *c, int k, const weft_k_plac
     }
 }
 
-/* base^exponent modulo 2^64, as in kernels/pointwise_loops.h. */
+/* base^exponent modulo 2^64, as in kernels/vector/pointwise_loops.h. */
 WEFT_K_OUT uint64_t weft_k_power(uint64_t base, uint64_t exponent, int negative)
 {
     uint64_t result = 1, minus = ~(uint64_t)0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The expressions of kernels/pointwise.def on groups of one type; included once per type by
+ * The expressions of kernels/vector/pointwise.def on groups of one type; included once per type by
  * expressions.h, which defines T, U, F, M, NAME, GROUP and IS_FLOAT.  What is short is written out
  * for all elements of a group, what is long is a function that is called for each: LONG_NAME where
  * that is defined already, else one of its own.
@@ -46,7 +46,7 @@
 WEFT_K_OUT T NAME(weft_k_long)(int op, T a, T b)
 {
     switch (op) {
-#include "kernels/pointwise.def"
+#include "kernels/vector/pointwise.def"
     default:
         return b;
     }
@@ -82,7 +82,7 @@ WEFT_K uint32_t NAME(weft_k_apply)(int op, T *x, const T *y)
 {
     uint32_t truth = 0;
     switch (op) {
-#include "kernels/pointwise.def"
+#include "kernels/vector/pointwise.def"
     case WEFT_K_COPY:
         break;
     default:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elements by index: gather and embedding take them, scatter_add and the gradient of embedding add
+ * Elements by index: take_along and embedding take them, scatter_add and the gradient of embedding add
  * to them.  Sums are in the order of the index, as on the CPU: what is added to one element is
  * added by one thread, entry after entry.
  */

@@ -5,8 +5,8 @@
  * A pad is the memory of one rank in which the others leave word for it, so that a rank that waits
  * polls its own memory.  All pads of a group lie at a constant stride and have one layout:
  *
- *     head       the poison word, who of this rank's threads failed first, and the card: what this
- *                rank called last, for those who called something else
+ *     head       the poison word, who of this rank's threads failed first, and the signature: what
+ *                this rank called last, for those who called something else
  *     lines      one per block of a collective's grid: the block's epoch, which only this rank
  *                counts, rows that it shows (vdev.h), and for every source its arrival (epoch and
  *                digest) and two factors
@@ -27,10 +27,10 @@
 
 enum {
     WEFT_K_LINE = 128,
-    WEFT_K_WORDS = 64,   /* of a line, before its arrivals */
-    WEFT_K_ARRIVAL = 32, /* an arrival word and two factors, by turns of the epoch */
-    WEFT_K_CARD_AT = 16, /* of the card, in a head */
-    WEFT_K_CARD_WORDS = 3,
+    WEFT_K_WORDS = 64,        /* of a line, before its arrivals */
+    WEFT_K_ARRIVAL = 32,      /* an arrival word and two factors, by turns of the epoch */
+    WEFT_K_SIGNATURE_AT = 16, /* of the signature, in a head */
+    WEFT_K_SIGNATURE_WORDS = 3,
     WEFT_K_RANKS_MOST = 72,
     WEFT_K_P2P_CHANNEL = 128,    /* bytes: words that meet.h names */
     WEFT_K_P2P_SLOTS = 4,        /* of a lane, from one source */
@@ -42,8 +42,9 @@ enum {
     WEFT_K_THREADS_NARROW = 32 /* of kernels that run beside others */
 };
 
-/* The upper half of a card's first word: whoever finds that it fits the other two has all three. */
-#define WEFT_K_CARD_SEAL(what_, count_) \
+/* The upper half of a signature's first word: whoever finds that it fits the other two has all
+ * three. */
+#define WEFT_K_SIGNATURE_SEAL(what_, count_) \
     ((((what_) ^ (count_) * (uint64_t)0x9e3779b97f4a7c15) * (uint64_t)0xff51afd7ed558ccd) >> 32)
 
 /* Why a kernel gave up. */
@@ -79,8 +80,8 @@ typedef struct weft_k_record {
     uint64_t waiting; /* rank + 1 that a kernel has been waiting for over 50 us; 0: none */
     /* What a kernel refused, alike on all ranks, who go on: `refused` comes last, with release. */
     uint64_t refused, refused_rank, refused_rows, refused_kind;
-    /* Of ranks that called different things: the cards of this one and of `peer`. */
-    uint64_t my_card[WEFT_K_CARD_WORDS], their_card[WEFT_K_CARD_WORDS];
+    /* Of ranks that called different things: the signatures of this one and of `peer`. */
+    uint64_t my_signature[WEFT_K_SIGNATURE_WORDS], their_signature[WEFT_K_SIGNATURE_WORDS];
     uint64_t pad[5]; /* to whole lines */
 } weft_k_record;
 
@@ -128,15 +129,16 @@ typedef struct weft_k_call {
     uint64_t place, room, each; /* bytes of a block's place, of a part in it, and of a part that a
                                    block moves in a round */
     uint32_t width, pad;        /* of narrow.h: threads whose work a block does */
-    uint64_t card[WEFT_K_CARD_WORDS]; /* seal and digest; kind, dtype, operation, root; count */
+    uint64_t signature
+        [WEFT_K_SIGNATURE_WORDS]; /* seal and digest; kind, dtype, operation, root; count */
 } weft_k_call;
 
 /* A message that this rank sends or receives; see p2p.h. */
 typedef struct weft_k_message {
     char *data;
     uint64_t bytes;
-    uint64_t card[2]; /* as that of a call, without the seal */
-    uint32_t digest;  /* the same at both ends */
+    uint64_t signature[2]; /* as that of a call, without the seal */
+    uint32_t digest;       /* the same at both ends */
     int16_t peer;
     uint16_t route; /* of this call: a peer and a direction */
     uint16_t lanes; /* among which it is cut: the same at both ends */

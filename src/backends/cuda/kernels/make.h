@@ -4,7 +4,7 @@
 #ifndef WEFT_CUDA_KERNELS_MAKE_H
 #define WEFT_CUDA_KERNELS_MAKE_H
 
-#include "kernels/draw.h"
+#include "kernels/number/draw.h"
 #include "order.h"
 
 WEFT_K void weft_k_leave_made(const weft_k_make *c, uint64_t i, int from, uint64_t bits)

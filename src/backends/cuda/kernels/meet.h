@@ -66,44 +66,44 @@ typedef struct weft_k_patience {
     int32_t why, peer;
 } weft_k_patience;
 
-WEFT_K uint64_t *weft_k_card_of(const weft_k_group *g, int rank)
+WEFT_K uint64_t *weft_k_signature_of(const weft_k_group *g, int rank)
 {
-    return (uint64_t *)(void *)(weft_k_pad(g, rank) + WEFT_K_CARD_AT);
+    return (uint64_t *)(void *)(weft_k_pad(g, rank) + WEFT_K_SIGNATURE_AT);
 }
 
-/* Both calls of a mismatch.  The card of the peer may come a little after its arrival, whose digest
- * it has too, and word by word. */
+/* Both calls of a mismatch.  The signature of the peer may come a little after its arrival,
+ * whose digest it has too, and word by word. */
 WEFT_K void weft_k_show_calls(const weft_k_meeting *m, const weft_k_patience *p)
 {
     weft_k_record *record = m->call->group.record;
-    const uint64_t *card = weft_k_card_of(&m->call->group, p->peer);
-    uint64_t word[WEFT_K_CARD_WORDS] = {0, 0, 0};
+    const uint64_t *signature = weft_k_signature_of(&m->call->group, p->peer);
+    uint64_t word[WEFT_K_SIGNATURE_WORDS] = {0, 0, 0};
     WEFT_K_NO_UNROLL
     for (int i = 0; i < 10000; i++) {
-        for (int k = 0; k < WEFT_K_CARD_WORDS; k++)
-            word[k] = weft_k_load(card + k); /* pairs with the stores in weft_k_next_meeting */
-        if (word[0] >> 32 == WEFT_K_CARD_SEAL(word[1], word[2]) &&
+        for (int k = 0; k < WEFT_K_SIGNATURE_WORDS; k++)
+            word[k] = weft_k_load(signature + k); /* pairs with the stores in weft_k_next_meeting */
+        if (word[0] >> 32 == WEFT_K_SIGNATURE_SEAL(word[1], word[2]) &&
             (p->why != WEFT_K_MISMATCH || (uint32_t)word[0] == (uint32_t)p->theirs))
             break;
         weft_k_poll();
     }
-    for (int k = 0; k < WEFT_K_CARD_WORDS; k++) {
-        weft_k_store(&record->my_card[k], m->call->card[k]);
-        weft_k_store(&record->their_card[k], word[k]);
+    for (int k = 0; k < WEFT_K_SIGNATURE_WORDS; k++) {
+        weft_k_store(&record->my_signature[k], m->call->signature[k]);
+        weft_k_store(&record->their_signature[k], word[k]);
     }
 }
 
 /*
  * The channel of messages between the pad's owner and `peer`, on a lane.  The peer writes all words
  * but the two counts: an arrival for each slot, how many pieces it has taken of what the owner sent,
- * and the cards of what it sends and receives.
+ * and the signatures of what it sends and receives.
  */
 enum {
     WEFT_K_P2P_TAKEN = WEFT_K_P2P_SLOTS,
     WEFT_K_P2P_SENT, /* pieces that the owner has sent and received, ever */
     WEFT_K_P2P_RECEIVED,
-    WEFT_K_P2P_SENDS = 8, /* cards */
-    WEFT_K_P2P_RECEIVES = WEFT_K_P2P_SENDS + WEFT_K_CARD_WORDS
+    WEFT_K_P2P_SENDS = 8, /* signatures */
+    WEFT_K_P2P_RECEIVES = WEFT_K_P2P_SENDS + WEFT_K_SIGNATURE_WORDS
 };
 
 WEFT_K uint64_t *weft_k_p2p_channel(const weft_k_group *g, int owner, int peer, uint64_t lane)
@@ -116,35 +116,38 @@ WEFT_K uint64_t *weft_k_p2p_channel(const weft_k_group *g, int owner, int peer, 
 WEFT_K void weft_k_show_message(const weft_k_meeting *m)
 {
     const weft_k_message *x = m->message;
-    uint64_t *card = weft_k_p2p_channel(&m->call->group, x->peer, m->call->group.rank, m->line) +
-                     (x->sends ? WEFT_K_P2P_SENDS : WEFT_K_P2P_RECEIVES);
-    weft_k_store(card, WEFT_K_CARD_SEAL(x->card[0], x->card[1]) << 32 | x->digest);
-    weft_k_store(card + 1, x->card[0]);
-    weft_k_store(card + 2, x->card[1]); /* pairs with the loads in weft_k_show_messages */
+    uint64_t *signature =
+        weft_k_p2p_channel(&m->call->group, x->peer, m->call->group.rank, m->line) +
+        (x->sends ? WEFT_K_P2P_SENDS : WEFT_K_P2P_RECEIVES);
+    weft_k_store(signature,
+                 WEFT_K_SIGNATURE_SEAL(x->signature[0], x->signature[1]) << 32 | x->digest);
+    weft_k_store(signature + 1, x->signature[0]);
+    weft_k_store(signature + 2, x->signature[1]); /* pairs with the loads in weft_k_show_messages */
 }
 
-/* What this rank does; and of messages that differ, what their other end does, whose card may come
- * a little later. */
+/* What this rank does; and of messages that differ, what their other end does, whose signature may
+ * come a little later. */
 WEFT_K void weft_k_show_messages(const weft_k_meeting *m, const weft_k_patience *p)
 {
     const weft_k_message *x = m->message;
     weft_k_record *record = m->call->group.record;
     for (int k = 0; k < 2; k++)
-        weft_k_store(&record->my_card[k + 1], x->card[k]);
+        weft_k_store(&record->my_signature[k + 1], x->signature[k]);
     if (p->why == WEFT_K_MISMATCH)
         weft_k_show_message(m);
     else if (p->why != WEFT_K_POISONED || p->peer != x->peer)
         return;
-    const uint64_t *card =
+    const uint64_t *signature =
         weft_k_p2p_channel(&m->call->group, m->call->group.rank, x->peer, m->line) +
         (x->sends ? WEFT_K_P2P_RECEIVES : WEFT_K_P2P_SENDS);
     WEFT_K_NO_UNROLL
     for (int i = 0; i < 1000; i++) {
-        uint64_t seal = weft_k_load(card), what = weft_k_load(card + 1),
-                 count = weft_k_load(card + 2); /* pairs with the stores in weft_k_show_message */
-        weft_k_store(&record->their_card[1], what);
-        weft_k_store(&record->their_card[2], count);
-        if (what && seal >> 32 == WEFT_K_CARD_SEAL(what, count))
+        uint64_t seal = weft_k_load(signature), what = weft_k_load(signature + 1),
+                 count =
+                     weft_k_load(signature + 2); /* pairs with the stores in weft_k_show_message */
+        weft_k_store(&record->their_signature[1], what);
+        weft_k_store(&record->their_signature[2], count);
+        if (what && seal >> 32 == WEFT_K_SIGNATURE_SEAL(what, count))
             break;
         weft_k_poll();
     }
@@ -322,16 +325,16 @@ WEFT_K void weft_k_set_epoch(const weft_k_meeting *m)
         weft_k_store((uint64_t *)(void *)weft_k_line(g, g->rank, m->at, m->line), m->epoch);
 }
 
-/* The meeting of this block of a collective that comes next.  Every block shows the card, so that
- * it is there when the block arrives. */
+/* The meeting of this block of a collective that comes next.  Every block shows the signature, so
+ * that it is there when the block arrives. */
 WEFT_K weft_k_meeting weft_k_next_meeting(const weft_k_call *c)
 {
     WEFT_K_ASSUME(c->group.shifts == 0); /* sites have a stride: it saves registers */
     weft_k_meeting m = {c, WEFT_K_LINE, weft_k_block(), 0, c->digest, WEFT_K_COLLECTIVE, 0, 0};
     m.epoch = weft_k_epoch(c, m.at, m.line) + 1;
-    if (weft_k_thread() < WEFT_K_CARD_WORDS) /* pairs with the loads in weft_k_show_calls */
-        weft_k_store(weft_k_card_of(&c->group, c->group.rank) + weft_k_thread(),
-                     c->card[weft_k_thread()]);
+    if (weft_k_thread() < WEFT_K_SIGNATURE_WORDS) /* pairs with the loads in weft_k_show_calls */
+        weft_k_store(weft_k_signature_of(&c->group, c->group.rank) + weft_k_thread(),
+                     c->signature[weft_k_thread()]);
     return m;
 }
 

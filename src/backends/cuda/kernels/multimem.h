@@ -2,7 +2,7 @@
 /*
  * Collectives by multicast: the switch adds what all ranks have at an address, and stores to all of
  * them.  `c->to` is the operand's multicast address, `c->from` rank 0's ordinary one with the step
- * to the next rank's.
+ * to the next rank's.  Untested on hardware: scripts/gpu-check peers.
  *
  * The order of the additions is the switch's, so sums need not have the bits of the other
  * collectives.  In two shots every element is added once and all ranks get that; in one shot each

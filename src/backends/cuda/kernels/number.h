@@ -9,7 +9,7 @@
 #define WEFT_CUDA_KERNELS_NUMBER_H
 
 #include "device.h"
-#include "kernels/small.h"
+#include "kernels/number/small.h"
 
 /* As weft_dtype and weft_i_fold_op; tests/cuda/model_kernels.c compares them. */
 enum {

@@ -5,7 +5,7 @@
 #define WEFT_CUDA_KERNELS_OPTIM_H
 
 #include "expressions.h"
-#include "kernels/update_step.h"
+#include "kernels/vector/update_step.h"
 
 /* The operands of a group: the parameter, its gradient, its states. */
 enum { WEFT_K_PARAM, WEFT_K_GRADIENT, WEFT_K_STATE, WEFT_K_STATE2 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions in the order of kernels/reduce.h, which makes their bits those of the CPU: blocks of
+ * Reductions in the order of kernels/vector/reduce.h, which makes their bits those of the CPU: blocks of
  * 512 elements in 16 lanes, lanes pairwise, blocks pairwise.  The tree of blocks is the same
  * whether it grows as blocks come or level by level, where the last of an odd number moves up as it
  * is.  So a block of threads reduces up to 32 blocks of elements to a node of the tree, and the
@@ -15,7 +15,7 @@
 #include "expressions.h"
 #include "sums.h"
 
-/* As WEFT_I_REDUCE_SUM and so on; src/backends/cuda/reduce.c compares them. */
+/* As WEFT_I_REDUCE_SUM and so on; src/backends/cuda/tensor/reduce.c compares them. */
 enum { WEFT_K_REDUCE_SUM, WEFT_K_REDUCE_PROD, WEFT_K_REDUCE_MAX, WEFT_K_REDUCE_MIN };
 
 /* Lanes of a task; a row has one more than it needs, so that threads meet different banks. */

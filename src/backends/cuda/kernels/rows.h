@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows that are normalised as a whole: softmax, log_softmax, layer_norm and their gradients, with the
- * sums of kernels/normalize_loops.h in the same order.  A block of threads works on 32 / span rows
+ * sums of kernels/vector/normalize_loops.h in the same order.  A block of threads works on 32 / span rows
  * at a time; rows longer than 32 blocks of elements are summed in several turns.  What the CPU
  * keeps in a buffer is computed again where it is needed, which gives the same bits.
  */

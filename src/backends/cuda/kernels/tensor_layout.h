@@ -6,7 +6,7 @@
 #ifndef WEFT_CUDA_KERNELS_TENSOR_LAYOUT_H
 #define WEFT_CUDA_KERNELS_TENSOR_LAYOUT_H
 
-#include "kernels/update_step.h"
+#include "kernels/vector/update_step.h"
 #include "layout.h"
 
 enum {
@@ -20,7 +20,7 @@ enum {
     WEFT_K_BLOCK = 512,
     WEFT_K_LEVELS = 56,
     WEFT_K_TURN_SIDE = 64, /* of a tile of elements of up to 4 bytes */
-    WEFT_K_COPY = 1000,    /* beside the operations of kernels/pointwise.def */
+    WEFT_K_COPY = 1000,    /* beside the operations of kernels/vector/pointwise.def */
     WEFT_K_SCAN = 512      /* entries of an index that are compared with each other */
 };
 
@@ -127,7 +127,7 @@ typedef struct weft_k_columns {
     int32_t dtype, compute;
 } weft_k_columns;
 
-/* gather, embedding: element by element of the index. */
+/* take_along, embedding: element by element of the index. */
 typedef struct weft_k_gather {
     char *to;
     const char *from, *index;

@@ -173,7 +173,7 @@ WEFT_K void weft_k_refuse(const weft_k_vdev *v, const weft_k_parts *p, int what)
     weft_k_store(&record->refused_rank, (uint64_t)rank);
     weft_k_store(&record->refused_rows,
                  (uint64_t)p->rows[2 * rank + (what == WEFT_K_SENT ? 0 : 1)]);
-    weft_k_store(&record->refused_kind, v->call.card[1]);
+    weft_k_store(&record->refused_kind, v->call.signature[1]);
     weft_k_store_release(&record->refused, (uint64_t)what); /* pairs with the host's look */
 }
 

@@ -1,3 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Angles that are too large for the reductions in math.h. */
-#include "kernels/math_angle.h"
