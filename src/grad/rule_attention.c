@@ -2,7 +2,7 @@
 /* The gradient of attention: a row of its own; or, where it is recorded to be differentiated again,
  * products and softmax. */
 #include "grad/rules.h"
-#include "tensor/op/attention.h"
+#include "tensor/layer/attention.h"
 #include "tensor/op/ops.h"
 
 enum {

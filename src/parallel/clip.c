@@ -2,7 +2,7 @@
 /* The norm of the gradients of a module that is cut over a mesh: what several ranks have counts once. */
 #include "base/os/os.h"
 #include "base/report/status.h"
-#include "nn/optim.h"
+#include "nn/optim/optim.h"
 #include "parallel/accord.h"
 #include "parallel/cut.h"
 #include "parallel/unit.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: backends/cuda/tensor/update.c, nn/optim.c, nn/optim_clip.c, nn/optim_state.c */
+/* Tests: backends/cuda/tensor/update.c, nn/optim/optim.c, nn/optim/optim_clip.c, nn/optim/optim_state.c */
 /*
  * Training on CUDA devices: steps of optimizers give the bits of the CPU, and a small transformer
  * learns the same there.  On the software driver, or on a GPU with WEFT_TEST_CUDA=real.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tensor/op/attention_composed.c, tensor/op/index_copy.c, tensor/op/quantize.c, nn/generate.c, nn/sample.c, nn/linear_cross_entropy.c, tensor/op/autocast.c */
+/* Tests: tensor/layer/attention_composed.c, tensor/op/index_copy.c, tensor/layer/quantize.c, nn/generate.c, nn/sample.c, nn/linear_cross_entropy.c, tensor/op/autocast.c */
 /* Operations without a kernel for GPUs are put together from those that have one, and give what the CPU
  * gives.  On the software driver, or on a GPU with WEFT_TEST_CUDA=real. */
 #include "cuda/op_scene.h"

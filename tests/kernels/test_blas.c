@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: kernels/product/blas.c, kernels/product/blas_speed.c, kernels/product/core.c,
- * kernels/product/peak.c */
+/* Tests: kernels/blas/blas.c, kernels/blas/blas_speed.c, kernels/blas/core.c,
+ * kernels/blas/peak.c */
 /*
  * Which core OpenBLAS is told to take, how it is told, and the check behind it.  A library is loaded
  * once in a process, so each case has a process of its own, and this one multiplies nothing.
@@ -9,10 +9,10 @@
 #include "harness_cache.h"
 
 #include "base/report/log.h"
-#include "kernels/product/blas.h"
-#include "kernels/product/blas_speed.h"
-#include "kernels/product/core.h"
-#include "kernels/product/peak.h"
+#include "kernels/blas/blas.h"
+#include "kernels/blas/blas_speed.h"
+#include "kernels/blas/core.h"
+#include "kernels/blas/peak.h"
 
 #include <weft/weft.h>
 

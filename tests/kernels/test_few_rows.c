@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: kernels/product/few_rows.c, kernels/product/few_rows_baseline.c,
- * kernels/product/few_rows_avx2.c, kernels/product/few_rows_avx512.c, kernels/product/matmul.c */
+/* Tests: kernels/rows/few_rows.c, kernels/rows/few_rows_baseline.c,
+ * kernels/rows/few_rows_avx2.c, kernels/rows/few_rows_avx512.c, kernels/product/matmul.c */
 /*
  * Products with few rows against sums in the order that few_rows_table.h promises, bit by bit, for
  * every instruction set that this processor has.
@@ -9,9 +9,9 @@
 #include "harness.h"
 
 #include "kernels/number/convert.h"
-#include "kernels/product/few_rows.h"
-#include "kernels/product/few_rows_table.h"
 #include "kernels/product/matmul.h"
+#include "kernels/rows/few_rows.h"
+#include "kernels/rows/few_rows_table.h"
 
 #include <weft/weft.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: kernels/product/matmul.c, kernels/product/matmul_bf16.c, kernels/product/matrix.c,
+/* Tests: kernels/product/matmul.c, kernels/product/matmul_bf16.c, kernels/blas/matrix.c,
  * kernels/product/bf16.c, kernels/product/bf16_amx.c, kernels/product/bf16_avx512.c,
- * kernels/product/bf16_neon.c, kernels/product/blas.c, kernels/product/dnnl.c,
+ * kernels/product/bf16_neon.c, kernels/blas/blas.c, kernels/blas/dnnl.c,
  * kernels/number/isa.c, tensor/op/matmul.c */
 /* Products against a triple loop in double, through CBLAS and without, in every layout an operand
  * can have. */
@@ -9,9 +9,9 @@
 #include "harness.h"
 #include "memory_count.h"
 
+#include "kernels/blas/blas.h"
+#include "kernels/blas/dnnl.h"
 #include "kernels/product/bf16.h"
-#include "kernels/product/blas.h"
-#include "kernels/product/dnnl.h"
 #include "kernels/product/matmul.h"
 #include "tensor/object/tensor.h"
 #include "weft/op.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: nn/optim.c, nn/optim_adamw.c, nn/optim_sgd.c, nn/optim_finite.c, nn/optim_params.c,
+/* Tests: nn/optim/optim.c, nn/optim/optim_adamw.c, nn/optim/optim_sgd.c, nn/optim/optim_finite.c, nn/optim/optim_params.c,
  * tensor/op/update.c, kernels/vector/update.c */
 /* Optimizers, against their formulas written down plainly. */
 #include "harness.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: nn/optim_clip.c */
+/* Tests: nn/optim/optim_clip.c */
 /* The norm of all gradients and its limit, in one rank and over the ranks of shards. */
 #include "fault.h"
 #include "jobs.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: nn/optim_state.c, nn/optim_rate.c, nn/optim_params.c */
+/* Tests: nn/optim/optim_state.c, nn/optim/optim_rate.c, nn/optim/optim_params.c */
 /* Optimizers that stop and go on, groups of parameters, and rates by the number of the step. */
 #include "fault.h"
 #include "harness.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tensor/op/autocast.c, tensor/op/linear_loss.c, kernels/product/matmul_add.c, nn/linear_cross_entropy.c,
- * nn/loss_scale.c, grad/rule_loss.c */
+/* Tests: tensor/op/autocast.c, tensor/layer/linear_loss.c, kernels/product/matmul_add.c, nn/linear_cross_entropy.c,
+ * nn/optim/loss_scale.c, grad/rule_loss.c */
 /* Mixed precision: autocast, master weights, loss scaling; and the loss without logits. */
 #include "fault.h"
 #include "harness.h"

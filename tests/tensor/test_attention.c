@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tensor/op/attention.c, tensor/op/attention_composed.c, grad/rule_attention.c, kernels/product/attention.c,
+/* Tests: tensor/layer/attention.c, tensor/layer/attention_composed.c, grad/rule_attention.c, kernels/product/attention.c,
  * kernels/product/attention_block.c, kernels/product/attention_grad.c */
 /*
  * Attention against its definition in f64, over shapes that take every way through the blocks;
@@ -7,7 +7,7 @@
  */
 #include "harness.h"
 
-#include "tensor/op/attention.h"
+#include "tensor/layer/attention.h"
 #include "tensor/op/ops.h"
 #include "weft/weft.h"
 

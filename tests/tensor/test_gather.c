@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tensor/op/index.c, tensor/op/embedding.c */
+/* Tests: tensor/op/index.c, tensor/layer/embedding.c */
 /* take_along, scatter_add, view_scatter and embedding_grad against plain loops. */
 #include "harness.h"
 #include "memory_count.h"

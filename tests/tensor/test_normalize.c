@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tensor/op/normalize.c, tensor/op/normalize_grad.c, tensor/op/softmax_grad.c,
- * tensor/op/embedding.c, kernels/vector/normalize.c */
+/* Tests: tensor/layer/normalize.c, tensor/layer/normalize_grad.c, tensor/layer/softmax_grad.c,
+ * tensor/layer/embedding.c, kernels/vector/normalize.c */
 /* softmax, log_softmax, layer_norm and embedding against loops in double. */
 #include "fault.h"
 #include "harness.h"

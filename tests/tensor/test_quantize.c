@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: kernels/product/coded.c, kernels/product/coded_baseline.c, kernels/product/coded_avx2.c,
- * kernels/product/coded_avx512.c, tensor/op/quantize.c, parallel/quantize_layers.c, nn/linear.c */
+/* Tests: kernels/rows/coded.c, kernels/rows/coded_baseline.c, kernels/rows/coded_avx2.c,
+ * kernels/rows/coded_avx512.c, tensor/layer/quantize.c, parallel/quantize_layers.c, nn/linear.c */
 /* Weights of 8 and 4 bits: how far they are off, the order of sums, and layers that have them. */
 #include "fault.h"
 #include "harness.h"
 
 #include "base/team/team.h"
-#include "kernels/product/coded.h"
+#include "kernels/rows/coded.h"
 
 #include <weft/weft.h>
 
@@ -84,7 +84,7 @@ TEST(test_quantize_again)
 
 /* ---- products ---- */
 
-/* The order of a sum that kernels/product/coded.h promises. */
+/* The order of a sum that kernels/rows/coded.h promises. */
 static float sum_in_order(const float *x, const float *codes, const float *scales, int64_t n,
                           int64_t block)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tensor/op/access.c, tensor/op/cat.c, tensor/op/embedding.c, tensor/op/index.c,
- * tensor/op/linear.c, tensor/op/make.c, tensor/op/reshape.c, tensor/op/scaled.c,
+/* Tests: tensor/op/access.c, tensor/op/cat.c, tensor/layer/embedding.c, tensor/op/index.c,
+ * tensor/layer/linear.c, tensor/op/make.c, tensor/op/reshape.c, tensor/layer/scaled.c,
  * tensor/op/view.c */
 /* The edges of operations on tensors: beside each call that is refused, word by word, one that is
  * just allowed, and its elements. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tensor/op/op.c, tensor/op/cat.c, tensor/op/embedding.c, tensor/op/index.c,
- * tensor/op/linear.c, tensor/op/make.c, tensor/op/matmul.c, tensor/op/normalize.c,
+/* Tests: tensor/op/op.c, tensor/op/cat.c, tensor/layer/embedding.c, tensor/op/index.c,
+ * tensor/layer/linear.c, tensor/op/make.c, tensor/op/matmul.c, tensor/layer/normalize.c,
  * tensor/op/pointwise.c, tensor/op/reduce.c, tensor/op/reshape.c, tensor/op/view.c */
 /* What operations on tensors refuse, and what they say then; see refusals.h. */
 #include "refusals.h"

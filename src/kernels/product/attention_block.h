@@ -3,8 +3,8 @@
 #ifndef WEFT_KERNELS_ATTENTION_BLOCK_H
 #define WEFT_KERNELS_ATTENTION_BLOCK_H
 
+#include "kernels/blas/matrix.h"
 #include "kernels/product/attention.h"
-#include "kernels/product/matrix.h"
 #include "kernels/vector/vector.h"
 
 enum { WEFT_I_ATTENTION_QUERIES = 64, WEFT_I_ATTENTION_KEYS = 256 };

@@ -7,7 +7,7 @@
 #ifndef WEFT_KERNELS_BF16_H
 #define WEFT_KERNELS_BF16_H
 
-#include "kernels/product/matrix.h"
+#include "kernels/blas/matrix.h"
 
 #include <stdbool.h>
 #include <stdint.h>

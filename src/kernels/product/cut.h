@@ -7,7 +7,7 @@
 #ifndef WEFT_KERNELS_CUT_H
 #define WEFT_KERNELS_CUT_H
 
-#include "kernels/product/matrix.h"
+#include "kernels/blas/matrix.h"
 
 #include <stdbool.h>
 

@@ -11,11 +11,11 @@
 #include "base/report/status.h"
 #include "base/team/berths.h"
 #include "base/team/team.h"
+#include "kernels/blas/matrix.h"
 #include "kernels/number/convert.h"
 #include "kernels/product/cut.h"
-#include "kernels/product/few_rows.h"
 #include "kernels/product/matmul_bf16.h"
-#include "kernels/product/matrix.h"
+#include "kernels/rows/few_rows.h"
 #include "kernels/walk/copy.h"
 
 /* The loop works on this many values of k and columns at a time, so that the part of b stays in

@@ -3,7 +3,7 @@
 #ifndef WEFT_KERNELS_MATMUL_H
 #define WEFT_KERNELS_MATMUL_H
 
-#include "kernels/product/matrix.h"
+#include "kernels/blas/matrix.h"
 #include "weft/status.h"
 
 /*

@@ -3,7 +3,7 @@
 #ifndef WEFT_KERNELS_MATMUL_ADD_H
 #define WEFT_KERNELS_MATMUL_ADD_H
 
-#include "kernels/product/matrix.h"
+#include "kernels/blas/matrix.h"
 
 /* All f32 or all f64, `out` and `b` row-major; `a` is row-major or transposed.  The rows of `out` are cut by its
  * shape among the threads of the team. */

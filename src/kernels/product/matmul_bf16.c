@@ -12,9 +12,9 @@
 #include "base/os/os.h"
 #include "base/report/env.h"
 #include "base/report/log.h"
+#include "kernels/blas/dnnl.h"
 #include "kernels/product/bf16.h"
 #include "kernels/product/cut.h"
-#include "kernels/product/dnnl.h"
 #include "kernels/product/matmul.h"
 
 #include <pthread.h>

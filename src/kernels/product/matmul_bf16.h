@@ -3,7 +3,7 @@
 #ifndef WEFT_KERNELS_MATMUL_BF16_H
 #define WEFT_KERNELS_MATMUL_BF16_H
 
-#include "kernels/product/matrix.h"
+#include "kernels/blas/matrix.h"
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #include "kernels/product/matmul.h"
 
 #include "base/team/team.h"
-#include "kernels/product/blas.h"
+#include "kernels/blas/blas.h"
 #include "kernels/product/matmul_bf16.h"
 #include "tensor/object/eye.h"
 #include "tensor/op/loops.h"
