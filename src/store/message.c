@@ -104,6 +104,7 @@ static const struct {
     [WEFT_I_STORE_CANCEL] = {0, 0, 0, false},
     [WEFT_I_STORE_TAKEN] = {0, 0, 0, false},
     [WEFT_I_STORE_WILL] = {1, 1, 0, false},
+    [WEFT_I_STORE_CLOCK] = {1, 0, 1, COUNTS},
 };
 
 static bool shape_fits(unsigned op, size_t keys, size_t values)

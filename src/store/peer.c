@@ -9,6 +9,8 @@
 #include "base/machine/nofork.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
+#include "base/report/os_look.h"
+#include "base/share/segment.h"
 #include "weft/version.h"
 
 #include <errno.h>
@@ -595,6 +597,19 @@ static bool may_wait(const weft_i_store_request *request, weft_status status)
            (status == WEFT_ERR_NOT_FOUND || status == WEFT_ERR_EMPTY);
 }
 
+/* What ranks on other hosts compare their clocks with: ours, and a number for this host. */
+static void tell_clock(weft_i_store_peer *peer, uint64_t id)
+{
+    char host[65];
+    weft_i_os_host_id(host);
+    uint64_t of = weft_i_key_of((weft_i_key){{0, 0}}, host, strlen(host)).word[0] | 1;
+    weft_i_store_answer clock = {.values = 1, .one = {&of, sizeof of}};
+    clock.value = &clock.one;
+    clock.number = WEFT_OS->clock_ns();
+    if (!send_answer(peer, id, &clock))
+        send_status(peer, id, WEFT_ERR_NO_MEMORY);
+}
+
 static void hear_frame(weft_i_store_peer *peer, const weft_i_store_frame *frame)
 {
     weft_i_store_request request;
@@ -613,6 +628,8 @@ static void hear_frame(weft_i_store_peer *peer, const weft_i_store_frame *frame)
         settle_id(peer, (uint64_t)request.number, request.op == WEFT_I_STORE_TAKEN);
     } else if (request.op == WEFT_I_STORE_WILL) {
         send_status(peer, frame->id, keep_will(peer, request.key[0], request.value[0]));
+    } else if (request.op == WEFT_I_STORE_CLOCK) {
+        tell_clock(peer, frame->id);
     } else {
         weft_i_store_answer found;
         weft_i_store_outcome outcome;

@@ -200,6 +200,7 @@ const char *weft_i_store_op_name(weft_i_store_op op)
         [WEFT_I_STORE_POP] = "queue_pop",
         [WEFT_I_STORE_LENGTH] = "queue_len",
         [WEFT_I_STORE_WILL] = "will",
+        [WEFT_I_STORE_CLOCK] = "clock",
     };
     return op < WEFT_I_STORE_OPS && names[op] ? names[op] : "?";
 }
@@ -373,6 +374,20 @@ weft_status weft_i_store_will(weft_store *store, const char *key, const void *da
 {
     weft_i_view value = {data, bytes};
     return call_number(store, WEFT_I_STORE_WILL, key, 1, &value, 0, NULL);
+}
+
+weft_status weft_i_store_clock(weft_store *store, int64_t *ns, uint64_t *of)
+{
+    weft_i_store_answer answer = {0};
+    WEFT_TRY(call(store, WEFT_I_STORE_CLOCK, "clock", 0, NULL, 0, WEFT_DEFAULT, &answer));
+    bool whole = answer.values == 1 && answer.value[0].bytes == sizeof *of;
+    if (whole) {
+        *ns = answer.number;
+        memcpy(of, answer.value[0].data, sizeof *of);
+    }
+    weft_i_store_answer_clear(&answer);
+    return whole && *of ? WEFT_OK
+                        : weft_i_fail(WEFT_ERR_UNSUPPORTED, "store %s has no clock", store->name);
 }
 
 weft_status weft_store_add(weft_store *store, const char *key, int64_t delta, int64_t *out)

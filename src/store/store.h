@@ -37,6 +37,7 @@ typedef enum weft_i_store_op {
     /* answered again: if this connection ends, the server appends the value to the key; an empty
      * value withdraws it */
     WEFT_I_STORE_WILL,
+    WEFT_I_STORE_CLOCK, /* the server's monotonic clock, and as the value whose it is */
     WEFT_I_STORE_OPS
 } weft_i_store_op;
 
@@ -115,6 +116,10 @@ bool weft_i_store_answer_reserve(weft_i_store_answer *answer, size_t count);
  * notice.
  */
 weft_status weft_i_store_will(weft_store *store, const char *key, const void *data, size_t bytes);
+
+/* The monotonic clock of the store's server, in ns, and a number that says of which host: never 0.
+ * UNSUPPORTED where there is no server. */
+weft_status weft_i_store_clock(weft_store *store, int64_t *ns, uint64_t *of);
 
 /* Does it, or the store it is a part of, keep nothing? */
 bool weft_i_store_is_fake(const weft_store *store);

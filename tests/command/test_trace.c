@@ -81,6 +81,32 @@ TEST(test_trace_merge_of_two_hosts)
     CHECK_CONTAINS(text, "c.json does not say whose clock it has");
 }
 
+/* Hosts that have compared their clocks: wall clocks do not matter, and what happened between two
+ * comparisons is moved along a line. */
+TEST(test_trace_merge_compared)
+{
+    write_file("a.json",
+               "{\"otherData\":{\"host\":\"a\",\"wall_minus_monotonic_ns\":0,\"compared\":["
+               "{\"with\":\"f0\",\"at_ns\":0,\"ahead_ns\":500,\"within_ns\":10}]},"
+               "\"traceEvents\":[{\"ts\":7}]}");
+    write_file("b.json",
+               "{\"otherData\":{\"host\":\"b\",\"wall_minus_monotonic_ns\":9,\"compared\":["
+               "{\"with\":\"f0\",\"at_ns\":0,\"ahead_ns\":-1000000000,\"within_ns\":10},"
+               "{\"with\":\"f0\",\"at_ns\":10000000000,\"ahead_ns\":-1000010000,"
+               "\"within_ns\":10}]},\"traceEvents\":[{\"ts\":5000000}]}");
+    /* Another rank of b, which was compared less exactly, and with another clock later. */
+    write_file("d.json",
+               "{\"otherData\":{\"host\":\"b\",\"wall_minus_monotonic_ns\":9,\"compared\":["
+               "{\"with\":\"f0\",\"at_ns\":10,\"ahead_ns\":-999000000,\"within_ns\":2000000},"
+               "{\"with\":\"f1\",\"at_ns\":10,\"ahead_ns\":3,\"within_ns\":1}]},"
+               "\"traceEvents\":[{\"ts\":10000000}]}");
+    CHECK_INT(shell("$W trace merge a.json b.json d.json"), 0);
+    CHECK(!strcmp(text, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{\"ts\":7},\n"
+                        "{\"ts\":3999994.500},\n{\"ts\":8999989.500}\n]}\n"));
+    CHECK_INT(shell("sed s/f0/f2/g b.json >e.json && $W trace merge a.json e.json"), 0);
+    CHECK_CONTAINS(text, "the hosts of a.json and e.json did not compare their clocks");
+}
+
 TEST(test_trace_merge_refuses)
 {
     static const char *const bad[] = {"",

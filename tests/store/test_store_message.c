@@ -110,6 +110,7 @@ static const struct {
     [WEFT_I_STORE_CANCEL] = {0, 0, 0, false},
     [WEFT_I_STORE_TAKEN] = {0, 0, 0, false},
     [WEFT_I_STORE_WILL] = {1, 1, 0, false},
+    [WEFT_I_STORE_CLOCK] = {1, 0, 1, true},
 };
 
 /* Writes the request and reads it back: what the reader says. */

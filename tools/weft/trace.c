@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `weft trace merge`: puts the Chrome traces of several ranks into one file, on one clock.  Events
- * are copied as they are; only the time stamps of other hosts are moved, by the difference of the
- * hosts' clocks that the traces note. Reads any Chrome trace: an object with traceEvents, or a bare
+ * are copied as they are; only the time stamps of other hosts are moved (trace_clock.c).  Reads any Chrome trace: an object with traceEvents, or a bare
  * array of events.
  */
 #include "trace.h"
@@ -16,22 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Whose clock the trace is of, if it says so. */
-static void read_clock(trace *t, json_cursor whole)
-{
-    json_cursor other, value;
-    if (json_member(whole, "otherData", &other) != 1)
-        return;
-    if (json_member(other, "host", &value) == 1 && *value.at == '"')
-        json_copy(value, t->host, sizeof t->host);
-    if (json_member(other, "wall_minus_monotonic_ns", &value) == 1) {
-        char digits[32];
-        json_copy(value, digits, sizeof digits);
-        t->wall_minus_monotonic = strtoll(digits, NULL, 10);
-        t->has_clock = 1;
-    }
-}
 
 /* Reads a file and finds its events; 0 and a message if it is no trace. */
 static int open_trace(trace *t, const char *path)
@@ -47,7 +30,7 @@ static int open_trace(trace *t, const char *path)
     events = whole;
     if (valid && *whole.at == '{') {
         valid = json_member(whole, "traceEvents", &events) == 1;
-        read_clock(t, whole);
+        trace_read_clock(t, whole);
     }
     valid = valid && json_enter(&events, '[');
     if (!valid)
@@ -75,9 +58,8 @@ int64_t trace_ns(json_cursor value)
     return negative ? -ns : ns;
 }
 
-static void write_moved(FILE *out, json_cursor event, json_cursor stamp, int64_t shift)
+static void write_moved(FILE *out, json_cursor event, json_cursor stamp, int64_t ns)
 {
-    int64_t ns = trace_ns(stamp) + shift;
     uint64_t size = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
     fwrite(event.at, 1, (size_t)(stamp.at - event.at), out);
     fprintf(out, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", size / 1000, (unsigned)(size % 1000));
@@ -90,27 +72,10 @@ static void write_events(FILE *out, const trace *t, size_t *count)
     json_cursor events = t->events, event, none, stamp;
     while (json_next(&events, &none, &event)) {
         fputs((*count)++ ? ",\n" : "\n", out);
-        if (t->shift && json_member(event, "ts", &stamp) == 1 && *stamp.at != '"')
-            write_moved(out, event, stamp, t->shift);
+        if (t->moves && json_member(event, "ts", &stamp) == 1 && *stamp.at != '"')
+            write_moved(out, event, stamp, trace_moved(t, trace_ns(stamp)));
         else
             fwrite(event.at, 1, (size_t)(event.end - event.at), out);
-    }
-}
-
-/* The clock of the first trace that has one is everybody's. */
-static void align(trace *traces, int count)
-{
-    const trace *base = NULL;
-    for (int i = 0; i < count; i++) {
-        trace *t = &traces[i];
-        if (!t->has_clock) {
-            fprintf(stderr, "weft trace: %s does not say whose clock it has; its times stay\n",
-                    t->path);
-            continue;
-        }
-        base = base ? base : t;
-        if (strcmp(t->host, base->host) != 0)
-            t->shift = t->wall_minus_monotonic - base->wall_minus_monotonic;
     }
 }
 
@@ -142,7 +107,7 @@ static int with_traces(char **paths, int count, int (*use)(const char *, const t
     for (int i = 0; i < count && !failed; i++)
         failed = !open_trace(&traces[i], paths[i]);
     if (!failed) {
-        align(traces, count);
+        trace_align(traces, count);
         failed = use(output, traces, count);
     }
     for (int i = 0; traces && i < count; i++)
@@ -203,10 +168,13 @@ const subcommand weft_command_trace = {
     .text =
         "merges the traces of ranks into one, or sums them up: weft trace summary a.json b.json",
     .usage = "merge [-o FILE] trace.json...\nsummary trace.json...",
-    .about = "Takes the Chrome traces of several ranks (WEFT_TRACE), which Perfetto and "
-             "chrome://tracing open.  Ranks of one host share its monotonic clock; those of other "
-             "hosts are moved to the clock of the first file by the wall-clock times noted in the "
-             "traces.",
+    .about =
+        "Takes the Chrome traces of several ranks (WEFT_TRACE), which Perfetto and "
+        "chrome://tracing open.  Ranks of one host share its monotonic clock; those of other "
+        "hosts are moved to the clock of the first file: the ranks of a job on several hosts "
+        "compare "
+        "their clocks with each other, and the traces say how they stood.  Where they do not, the "
+        "wall clocks of the hosts have to do.",
     .options = options,
     .word = what_word,
     .words = "What it does",

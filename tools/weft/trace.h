@@ -7,6 +7,20 @@
 
 #include <stdint.h>
 
+/* A comparison of the trace's clock with another one, as base/report/clock_note.h has them. */
+typedef struct trace_point {
+    char with[20];
+    int64_t at, ahead, within;
+} trace_point;
+
+enum { TRACE_POINTS = 2 };
+
+/* By how much another clock is ahead of one, at any time of that one. */
+typedef struct trace_line {
+    int64_t at, ahead;
+    double rate; /* ns for each ns since `at` */
+} trace_line;
+
 typedef struct trace {
     const char *path;
     char *text;
@@ -15,8 +29,20 @@ typedef struct trace {
     char host[96];
     int has_clock;
     int64_t wall_minus_monotonic; /* ns */
-    int64_t shift;                /* ns to add to its time stamps */
+    trace_point point[TRACE_POINTS];
+    int points;
+    int moves; /* its times are not those of the first trace */
+    trace_line own,
+        base; /* to the clock that both were compared with, from its own and from the first
+                             trace's */
 } trace;
+
+/* Reads whose clock a trace is of; `whole` is the trace. */
+void trace_read_clock(trace *t, json_cursor whole);
+/* The clock of the first trace that has one is everybody's from now on. */
+void trace_align(trace *traces, int count);
+/* A time of the trace, in ns, on everybody's clock. */
+int64_t trace_moved(const trace *t, int64_t ns);
 
 /* Microseconds with decimals as ns; exact where a double would not be. */
 int64_t trace_ns(json_cursor value);

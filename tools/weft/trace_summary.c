@@ -49,7 +49,7 @@ static void text_of(json_cursor object, const char *key, char *out, size_t room)
 }
 
 /* Operations only: traces hold names of ranks, too.  "cat" lists kinds. */
-static int read_event(json_cursor from, int64_t shift, event *to)
+static int read_event(const trace *t, json_cursor from, event *to)
 {
     json_cursor value, args;
     char phase[4], kinds[32];
@@ -68,7 +68,7 @@ static int read_event(json_cursor from, int64_t shift, event *to)
     text_of(args, "group_name", to->group, sizeof to->group);
     if (!*to->group)
         text_of(args, "group", to->group, sizeof to->group);
-    to->begin = json_member(from, "ts", &value) == 1 ? trace_ns(value) + shift : 0;
+    to->begin = json_member(from, "ts", &value) == 1 ? trace_moved(t, trace_ns(value)) : 0;
     to->took = json_member(from, "dur", &value) == 1 ? trace_ns(value) : 0;
     return 1;
 }
@@ -92,7 +92,7 @@ static int read_all(events *all, const trace *t)
     json_cursor members = t->events, none, one, whole, other;
     event found;
     while (json_next(&members, &none, &one))
-        if (read_event(one, t->shift, &found) && !add(all, &found))
+        if (read_event(t, one, &found) && !add(all, &found))
             return 0;
     if (json_value((json_cursor){t->text, t->text + t->bytes}, &whole) && *whole.at == '{' &&
         json_member(whole, "otherData", &other) == 1)

@@ -9,6 +9,7 @@
 #define WEFT_BASE_RECORD_H
 
 #include "base/os/assert.h"
+#include "base/report/clock_note.h"
 #include "weft/status.h"
 
 #include <stdatomic.h>
@@ -50,12 +51,13 @@ typedef struct weft_i_record {
                                 read the counter */
     _Atomic uint64_t detailed; /* relaxed: 1 if extras are wanted, set before the first operation */
     uint64_t reserved[3];      /* the head has a cache line of its own */
+    weft_i_clock_note clock;   /* how the host's clock stands to that of others */
     weft_i_record_slot slots[WEFT_I_RECORD_ENTRIES];
     weft_i_record_extra extras[WEFT_I_RECORD_ENTRIES];
 } weft_i_record;
 
 _Static_assert(sizeof(weft_i_record_slot) == 64, "an entry is one cache line");
-_Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 1) +
+_Static_assert(sizeof(weft_i_record) == 64 * (WEFT_I_RECORD_ENTRIES + 2) +
                                             WEFT_I_RECORD_ENTRIES * sizeof(weft_i_record_extra),
                "fixed layout");
 

@@ -6,11 +6,11 @@
  */
 #include "base/os/file.h"
 #include "base/os/os.h"
+#include "base/report/clock_note.h"
 #include "base/report/expand_path.h"
 #include "base/report/file_open.h"
 #include "base/report/json.h"
 #include "base/report/log.h"
-#include "base/report/os_look.h"
 #include "base/report/record.h"
 #include "base/report/status.h"
 #include "weft/dtype.h"
@@ -159,18 +159,14 @@ static weft_status write_all(const weft_i_record_trace *trace, const weft_i_reco
                              size_t count, int fd)
 {
     weft_i_json json;
-    char host[65];
     int64_t free_from[LANES] = {0};
     weft_i_record_clock clock = weft_i_record_clock_of(trace->record);
-    weft_i_os_host_id(host);
     weft_i_json_begin(&json, fd, 2); /* an event a line */
     weft_i_json_open(&json, NULL, '{');
     weft_i_json_text(&json, "displayTimeUnit", "ns");
     weft_i_json_open(&json, "otherData", '{');
-    weft_i_json_text(&json, "host", host);
+    weft_i_clock_note_write(&json, &trace->record->clock);
     weft_i_json_integer(&json, "rank", trace->rank);
-    weft_i_json_integer(&json, "wall_minus_monotonic_ns",
-                        weft_i_os_wall_ns() - WEFT_OS->clock_ns());
     weft_i_json_integer(&json, "dropped", (int64_t)dropped(trace->record));
     weft_i_json_close(&json);
     weft_i_json_open(&json, "traceEvents", '[');

@@ -340,6 +340,7 @@ static weft_group *join(const weft_init_opts *opts, int64_t deadline)
         part(group, deadline);
         return NULL;
     }
+    weft_i_meet_clock(world);
     leave_store(group);
     return group;
 }
@@ -433,6 +434,7 @@ static void write_trace(const weft_group *world)
     if (!*path || !world->world->mine)
         return;
     weft_i_errors_save(&before);
+    weft_i_meet_clock(world->world); /* clocks drift apart */
     if (weft_i_job_write_trace(world->world->mine, world->world->rank, path) < 0)
         weft_i_log(WEFT_LOG_WARN, "%s", weft_last_error());
     weft_i_errors_restore(&before);

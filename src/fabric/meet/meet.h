@@ -38,6 +38,10 @@ weft_status weft_i_meet_by_store(const weft_i_start *start, weft_i_world *world,
 /* Ranks on several hosts open wires to each other (fabric/world/remote.h), all of them or none. */
 weft_status weft_i_meet_wires(weft_i_world *world, weft_store *store, int64_t deadline);
 
+/* Compares the clock of this host with that of the store's server, for traces: nothing is lost if that
+ * fails.  For at most a moment. */
+void weft_i_meet_clock(weft_i_world *world);
+
 /* Between slices of the wait for all: has a rank failed, or gone?  PEER_LEFT or PEER_DEAD. */
 weft_status weft_i_meet_check(weft_i_world *world);
 

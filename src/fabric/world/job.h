@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFT_I_JOB_LAYOUT = 8,
+    WEFT_I_JOB_LAYOUT = 9,
     WEFT_I_JOB_LINE = 128,
     WEFT_I_JOB_MAX_RANKS = WEFT_I_BOARD_RANKS,
     WEFT_I_JOB_REFUSALS = 4,

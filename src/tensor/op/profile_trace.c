@@ -4,10 +4,10 @@
 
 #include "base/os/file.h"
 #include "base/os/os.h"
+#include "base/report/clock_note.h"
 #include "base/report/expand_path.h"
 #include "base/report/file_open.h"
 #include "base/report/json.h"
-#include "base/report/os_look.h"
 #include "tensor/object/device.h"
 
 #include <stdlib.h>
@@ -137,18 +137,14 @@ weft_status weft_i_profile_write(const char *path, const weft_i_profile_rows *ro
                                  const weft_i_profile_events *events)
 {
     weft_i_json json;
-    char host[65];
     int fd;
     WEFT_TRY(weft_i_file_open(path, false, 0644, &fd));
-    weft_i_os_host_id(host);
     weft_i_json_begin(&json, fd, 2); /* an event a line */
     weft_i_json_open(&json, NULL, '{');
     weft_i_json_text(&json, "displayTimeUnit", "ns");
     weft_i_json_open(&json, "otherData", '{');
-    weft_i_json_text(&json, "host", host);
+    weft_i_clock_note_write(&json, weft_i_clock_note_own());
     weft_i_json_integer(&json, "rank", rank_now());
-    weft_i_json_integer(&json, "wall_minus_monotonic_ns",
-                        weft_i_os_wall_ns() - WEFT_OS->clock_ns());
     weft_i_json_integer(&json, "dropped", (int64_t)events->dropped);
     weft_i_json_close(&json);
     weft_i_json_open(&json, "traceEvents", '[');
