@@ -10,7 +10,7 @@
 #include "harness.h"
 #include "harness_ranks.h"
 #include "kernels/fold/fold.h"
-#include "sanitized.h"
+#include "values_seed.h"
 
 #include <weft/weft.h>
 
@@ -18,58 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VALUES_SANITIZED (SANITIZED_ADDRESS || SANITIZED_THREAD)
-
 typedef enum values_kind {
     VALUES_WHOLE,   /* floats: -2 to 2; integers: any bits */
     VALUES_ANY,     /* any bits */
     VALUES_SPECIAL, /* NaN, infinities, zeros of both signs, denormals, the largest, 1 */
     VALUES_KINDS
 } values_kind;
-
-/* Makes values in memory of its own: a sanitizer has nothing to see there and would take most of
- * the time of a test. */
-#define VALUES_UNSEEN                                                            \
-    __attribute__((always_inline, no_sanitize("thread"), no_sanitize("address"), \
-                   no_sanitize("undefined"))) static inline
-
-VALUES_UNSEEN uint64_t values_mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
-/* The n-th random number that belongs to a seed. */
-static inline uint64_t values_random(uint64_t seed, uint64_t n)
-{
-    return values_mix(values_mix(seed) ^ n * UINT64_C(0xd1342543de82ef95));
-}
-
-/* HARNESS_SEED, or a new one that every rank inherits. */
-__attribute__((unused)) static uint64_t values_seed(void)
-{
-    const char *text = getenv("HARNESS_SEED");
-    return text ? strtoull(text, NULL, 0) : 1;
-}
-
-/* For main(): chooses the seed of this run and says it, so that the run can be repeated. */
-__attribute__((unused)) static void values_choose_seed(void)
-{
-    char text[32];
-    if (!getenv("HARNESS_SEED")) {
-        unsigned chosen = 0;
-        FILE *source = fopen("/dev/urandom", "r");
-        if (!source || fread(&chosen, sizeof chosen, 1, source) != 1)
-            chosen = 1;
-        if (source)
-            fclose(source);
-        snprintf(text, sizeof text, "%u", chosen);
-        setenv("HARNESS_SEED", text, 1);
-    }
-    fprintf(stderr, "HARNESS_SEED=%s\n", getenv("HARNESS_SEED"));
-}
 
 /* Bits of the exponent and of the fraction; 0 exponent bits: an integer. */
 VALUES_UNSEEN void values_format(weft_dtype dtype, int *exponent, int *fraction)

@@ -4,7 +4,7 @@
 /*
  * Every collective of ranks on several hosts: all dtypes and reductions, counts on both sides of every
  * border, operands at odd addresses.  Results have the bits of the order by definition, so they are the
- * same on all ranks.
+ * same on all ranks.  A run takes a sample that follows from HARNESS_SEED; WEFT_TEST_ALL=1 takes all.
  */
 #include "coll_acts.h"
 #include "harness_ranks.h"
@@ -12,6 +12,12 @@
 #include <weft/object.h>
 #include <weft/parts.h>
 #include <weft/weft.h>
+
+enum {
+    ONE_OF = VALUES_SANITIZED ? 16 : 5, /* reductions that a run takes */
+    MOVES = VALUES_SANITIZED ? 40 : 120,
+    ALL_MOVES = 3000
+};
 
 /* Elements whose sums depend on the order; integers of any bits. */
 static void put(weft_dtype dtype, uint64_t seed, int rank, size_t first, size_t count, char *out)
@@ -97,6 +103,16 @@ static void reduce_all_ways(weft_group *world, int rank, int size, weft_dtype dt
     weft_scope_close();
 }
 
+/* Each layout of hosts takes another sample; large operands a quarter as often as small ones. */
+static bool takes(uint64_t seed, int i)
+{
+    uint64_t layout = 0;
+    for (int host = 0; host < harness_hosts; host++)
+        layout = layout * 16 + (uint64_t)harness_host_sizes[host];
+    return values_takes(layout << 20 | seed << 4 | (uint64_t)i, ONE_OF) &&
+           (i < 5 || values_random(seed, layout + (uint64_t)i) % 4 == 0);
+}
+
 static void check_reductions(int rank, int size)
 {
     static const int64_t counts[] = {0, 1, 5, 13, 65, 1023, 9001};
@@ -106,7 +122,7 @@ static void check_reductions(int rank, int size)
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++)
         for (int op = 0; op < WEFT_REDUCTIONS; op++, seed += 2)
             for (int i = 0; i < 7 && values_has_meaning((weft_dtype)dtype, (weft_reduction)op); i++)
-                if (i < 5 || (seed / 2 + (uint64_t)i) % 4 == 0)
+                if (takes(seed, i))
                     reduce_all_ways(world, rank, size, (weft_dtype)dtype, (weft_reduction)op,
                                     counts[i], seed);
     CHECK_OK(weft_finish(world));
@@ -193,17 +209,18 @@ HOSTS_TEST(test_hosts_ops_large_of_4, 4, "2+2")
 static void check_moves(int rank, int size)
 {
     static const int64_t counts[] = {0, 1, 3, 12, 100, 3000, 40000};
+    const uint64_t moves = getenv("WEFT_TEST_ALL") ? ALL_MOVES : MOVES;
     weft_group *world = weft_init(NULL);
     CHECK(world);
-    for (uint64_t n = 0; n < 300; n++) {
-        uint64_t random = values_random(99, n);
+    for (uint64_t n = 0; n < moves; n++) {
+        uint64_t random = values_random(values_seed(), n * VALUES_RANKS + (uint64_t)size);
         act a = {.kind = (act_kind)(random % ACT_KINDS),
                  .dtype = (weft_dtype)(random >> 8 & 0xff) % WEFT_DTYPE_COUNT,
                  .reduction = WEFT_SUM,
                  .root = (int)(random >> 16 & 0xff) % size,
                  .count = counts[(random >> 24 & 0xff) % 7],
                  .posted = random >> 32 & 1,
-                 .seed = n};
+                 .seed = random};
         act_perform(&a, rank, size, world);
     }
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
@@ -405,5 +422,6 @@ HOSTS_TEST(test_hosts_ops_late, 3, "2+1")
 
 int main(int argc, char **argv)
 {
+    values_choose_seed();
     return harness_main(argc, argv);
 }

@@ -69,10 +69,11 @@ static weft_tensor *blank(int k, int64_t count)
 #define CHECK_EACH(x_, expected_)                                                      \
     do {                                                                               \
         const double *data_ = weft_tensor_data(weft_to_dtype((x_), WEFT_F64));         \
-        for (int64_t i = 0; i < weft_tensor_numel(x_); i++)                            \
+        const int64_t numel_ = weft_tensor_numel(x_);                                  \
+        for (int64_t i = 0; i < numel_; i++)                                           \
             if (data_[i] != (expected_))                                               \
                 FAIL("tensor %d, element %lld of %lld is %g, not %g", k, (long long)i, \
-                     (long long)weft_tensor_numel(x_), data_[i], (double)(expected_)); \
+                     (long long)numel_, data_[i], (double)(expected_));                \
     } while (0)
 
 /* Plain or posted, by turns. */

@@ -3,11 +3,13 @@
  * fabric/meet/leave.c */
 /*
  * Ranks that die, stop or leave.  Whoever waits for them is told at once and by name, nobody is
- * declared dead who lives, nothing is left behind, and the survivors go on with a smaller group.
+ * declared dead who lives, nothing is left behind, and the survivors go on with a smaller group.  At which
+ * steps ranks die follows from HARNESS_SEED; with WEFT_TEST_ALL=1 they die at every one.
  */
 #include "crew.h"
 #include "doom.h"
 #include "standing.h"
+#include "values_seed.h"
 
 #include "base/os/os.h"
 #include "base/report/os_look.h"
@@ -16,7 +18,12 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
-enum { SOON_MS = 8000 }; /* far less than the limit of 30 s, far more than a loaded machine needs */
+enum {
+    SOON_MS = 8000, /* far less than the limit of 30 s, far more than a loaded machine needs */
+    SPARSER = VALUES_SANITIZED ? 5 : 1,
+    WAITS_ONE_OF = VALUES_SANITIZED ? 4 : 1,
+    BARRIERS = VALUES_SANITIZED ? 8 : 30
+};
 
 typedef struct plot {
     int size, victim;
@@ -119,12 +126,14 @@ static int doomed_crew(int rank, void *arg)
     return 0;
 }
 
-/* Every `stride`-th step of the victim's life, from `first` on, until it outlives them. */
-static void kill_at_steps(int size, int victim, int first, int stride)
+/* Every `stride`-th step of the victim's life, or fewer beside a sanitizer, until it outlives them. */
+static void kill_at_steps(int size, int victim, int stride)
 {
     char what[64];
     bool outlived = false;
-    for (int step = first; !outlived; step += stride) {
+    stride = getenv("WEFT_TEST_ALL") ? 1 : stride * SPARSER;
+    for (int step = values_first((uint64_t)(size * CREW_MAX + victim), stride); !outlived;
+         step += stride) {
         plot p = {size, victim, step, 0};
         snprintf(what, sizeof what, "rank %d dead at step %d", victim, step);
         crew_run(what, size, doomed_crew, &p, victim);
@@ -135,27 +144,27 @@ static void kill_at_steps(int size, int victim, int first, int stride)
 
 TEST(test_fault_steps_2)
 {
-    kill_at_steps(2, 0, 1, 2);
-    kill_at_steps(2, 1, 1, 2);
+    kill_at_steps(2, 0, 3);
+    kill_at_steps(2, 1, 3);
 }
 
 TEST(test_fault_steps_3)
 {
-    kill_at_steps(3, 1, 1, 1);
+    kill_at_steps(3, 1, 3);
 }
 
 TEST(test_fault_steps_4)
 {
-    kill_at_steps(4, 0, 1, 4);
-    kill_at_steps(4, 2, 2, 4);
-    kill_at_steps(4, 3, 3, 4);
+    kill_at_steps(4, 0, 7);
+    kill_at_steps(4, 2, 7);
+    kill_at_steps(4, 3, 7);
 }
 
 TEST(test_fault_steps_8)
 {
-    kill_at_steps(8, 0, 1, 19);
-    kill_at_steps(8, 4, 2, 19);
-    kill_at_steps(8, 7, 3, 19);
+    kill_at_steps(8, 0, 29);
+    kill_at_steps(8, 4, 29);
+    kill_at_steps(8, 7, 29);
 }
 
 /* ---- dead while the others wait ---- */
@@ -255,7 +264,8 @@ TEST(test_fault_waits)
             for (int which = 0; which < 3; which++) {
                 int size = sizes[i], victim = which == 0 ? 0 : which == 1 ? size / 2 : size - 1;
                 plot p = {size, victim, 0, op};
-                crew_run(op_names[op], size, waiting_crew, &p, victim);
+                if (values_takes((uint64_t)(i * 100 + op * 10 + which), WAITS_ONE_OF))
+                    crew_run(op_names[op], size, waiting_crew, &p, victim);
             }
 }
 
@@ -286,7 +296,7 @@ static int barrier_crew(int rank, void *arg)
 
 TEST(test_fault_barriers)
 {
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < BARRIERS; i++) {
         plot p = {2 + i % 3, i % (2 + i % 3), i * 7, 0};
         crew_run("killed among barriers", p.size, barrier_crew, &p, p.victim);
     }
@@ -529,5 +539,6 @@ RANKS_TEST(test_fault_returned, 3)
 
 int main(int argc, char **argv)
 {
+    values_choose_seed();
     return harness_main(argc, argv);
 }

@@ -5,6 +5,7 @@
  * order, whatever its clients are doing, and whoever was answered has the answer.
  */
 #include "store_kinds.h"
+#include "values_seed.h"
 
 #include "base/share/keyed.h"
 #include "store/link.h"
@@ -75,7 +76,7 @@ static void *ask_on_and_on(void *argument)
 /* Frames are signed by the server's thread at the very moment when the process goes. */
 TEST(test_store_exit_while_clients_ask)
 {
-    enum { ROUNDS = 40, ASKERS = 3 };
+    enum { ROUNDS = VALUES_SANITIZED ? 10 : 40, ASKERS = 3 };
     for (int round = 0; round < ROUNDS * WAYS; round++) {
         OPEN();
         int port, status = -1;
@@ -106,7 +107,7 @@ TEST(test_store_exit_while_clients_ask)
 /* Those who wait for a key when the process that serves it is woken by the same key and goes. */
 TEST(test_store_exit_last_answers_arrive)
 {
-    enum { ROUNDS = 20, WAITERS = 4 };
+    enum { ROUNDS = VALUES_SANITIZED ? 6 : 20, WAITERS = 4 };
     for (int round = 0; round < ROUNDS * WAYS; round++) {
         OPEN();
         int port, status = -1;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests: base/team/berths.c kernels/product/cut.c kernels/walk/loop.c */
 /* A number of threads does not show in any bit: of every row of the registry, of large operands of awkward
- * layouts, and of a training run, eager and compiled. */
+ * layouts, and of a training run, eager and compiled.  ThreadSanitizer, which looks for races and not at bits, sees
+ * three threads beside one, and of large operands a sample that follows from HARNESS_SEED. */
 #include "harness.h"
 
 #include "op_samples.h"
+#include "values_seed.h"
 
 #include "base/os/os.h"
 #include "base/team/team.h"
@@ -12,8 +14,8 @@
 
 #include <weft/weft.h>
 
-static const int threads_of[] = {1, 2, 3, 16};
-enum { TEAMS = sizeof threads_of / sizeof *threads_of };
+static const int threads_of[] = {1, 3, 2, 16};
+enum { TEAMS = VALUES_SANITIZED ? 2 : 4, ONE_OF = VALUES_SANITIZED ? 3 : 1 };
 
 static void put_back(void)
 {
@@ -255,7 +257,7 @@ TEST(test_team_bits_of_large_operands)
     for (size_t k = 0; k < sizeof scenes / sizeof *scenes; k++) {
         char *first = NULL;
         size_t bytes = 0;
-        for (int i = 0; i < TEAMS; i++) {
+        for (int i = 0; i < TEAMS && values_takes(k, ONE_OF); i++) {
             CHECK_OK(weft_scope_open());
             weft_seed(7);
             weft_i_team_use(threads_of[i]);
@@ -354,13 +356,15 @@ static void train_by_all(bool compiled, int64_t least)
 
 TEST(test_team_bits_of_training)
 {
-    train_by_all(false, WEFT_I_TEAM_LEAST);
+    if (!VALUES_SANITIZED)
+        train_by_all(false, WEFT_I_TEAM_LEAST);
     train_by_all(false, 4096);
 }
 
 TEST(test_team_bits_of_compiled_training)
 {
-    train_by_all(true, WEFT_I_TEAM_LEAST);
+    if (!VALUES_SANITIZED)
+        train_by_all(true, WEFT_I_TEAM_LEAST);
     train_by_all(true, 4096);
 }
 
@@ -403,5 +407,6 @@ TEST(test_team_without_memory_for_parts)
 
 int main(int argc, char **argv)
 {
+    values_choose_seed();
     return harness_main(argc, argv);
 }

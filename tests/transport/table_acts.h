@@ -5,18 +5,21 @@
 
 #include "crowd.h"
 
-static unsigned char byte_of(int from, int to, size_t which, size_t at)
+#include "values_seed.h"
+
+VALUES_UNSEEN unsigned char byte_of(int from, int to, size_t which, size_t at)
 {
     return (unsigned char)((size_t)from * 31 + (size_t)to * 17 + which * 7 + at + (at >> 8) * 3);
 }
 
-static void fill_bytes(unsigned char *out, size_t bytes, int from, int to, size_t which)
+VALUES_UNSEEN void fill_bytes(unsigned char *out, size_t bytes, int from, int to, size_t which)
 {
     for (size_t i = 0; i < bytes; i++)
         out[i] = byte_of(from, to, which, i);
 }
 
-static bool has_bytes(const unsigned char *data, size_t bytes, int from, int to, size_t which)
+VALUES_UNSEEN bool has_bytes(const unsigned char *data, size_t bytes, int from, int to,
+                             size_t which)
 {
     for (size_t i = 0; i < bytes; i++)
         if (data[i] != byte_of(from, to, which, i))
