@@ -57,9 +57,13 @@ typedef struct weft_job_rank {
     int rank;    /* in the world; while awaited, its position on this machine */
     int process; /* 0 while it is awaited */
     weft_job_state state;
-    int64_t silent_ns; /* time since its last sign of life; 0 if the ranks are threads */
-    weft_job_op now;   /* its current operation */
-    weft_job_op last;  /* the last one it finished */
+    int64_t silent_ns;     /* time since its last sign of life; 0 if the ranks are threads */
+    weft_job_op now;       /* its current operation */
+    weft_job_op last;      /* the last one it finished */
+    uint64_t begun;        /* operations begun so far, their steps counted too */
+    int recent;            /* how many of the newest of those were looked at, at most 128 ... */
+    int recent_calls;      /* ... how many of them are calls of the program, not steps of one ... */
+    uint64_t recent_bytes; /* ... and the bytes of those calls */
 } weft_job_rank;
 
 /*

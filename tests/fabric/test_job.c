@@ -79,6 +79,8 @@ RANKS_TEST(test_job_hang, 3)
             CHECK_INT(other.now.bytes, 400);
             CHECK(!strcmp(other.now.group, "0") && other.now.peer == -1);
             CHECK(!strcmp(other.last.name, "all_reduce") && other.last.turn == 4);
+            CHECK(other.begun >= 5 && other.recent >= 5 && other.recent_calls <= other.recent);
+            CHECK(other.recent_bytes >= 5 * 400);
             /* The other one may not have come either, but this one has not for sure. */
             int missing[3], count = weft_job_missing(job, peer, missing, 3);
             CHECK(count >= 1 && missing[count - 1] == 2);

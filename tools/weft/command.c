@@ -11,11 +11,17 @@
 /* What getopt_long returns for a long option: its place in the table behind this. */
 enum { LONG = 1000, HELP = 999, OPTIONS_MAX = 64, WORD_MAX = 64 };
 
-const subcommand *const weft_commands[] = {&weft_command_bench,  &weft_command_completion,
-                                           &weft_command_doctor, &weft_command_help,
-                                           &weft_command_info,   &weft_command_plot,
-                                           &weft_command_run,    &weft_command_token,
-                                           &weft_command_trace,  NULL};
+const subcommand *const weft_commands[] = {&weft_command_bench,
+                                           &weft_command_completion,
+                                           &weft_command_doctor,
+                                           &weft_command_help,
+                                           &weft_command_info,
+                                           &weft_command_plot,
+                                           &weft_command_run,
+                                           &weft_command_token,
+                                           &weft_command_top,
+                                           &weft_command_trace,
+                                           NULL};
 
 const subcommand *command_find(const char *name)
 {

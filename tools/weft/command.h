@@ -39,7 +39,7 @@ typedef struct subcommand {
 
 extern const subcommand weft_command_bench, weft_command_completion, weft_command_doctor,
     weft_command_help, weft_command_info, weft_command_plot, weft_command_run, weft_command_token,
-    weft_command_trace;
+    weft_command_top, weft_command_trace;
 
 /* What `weft help` prints; 0, or what the command ends with. */
 int command_list(FILE *out);

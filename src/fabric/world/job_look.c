@@ -147,6 +147,18 @@ static const weft_i_record_entry *current(const weft_i_record_entry *newest, siz
     return NULL;
 }
 
+/* How much the newest operations were, for whoever wants calls and bytes a second. */
+static void add_up(const weft_i_record_entry *newest, size_t count, weft_job_rank *out)
+{
+    out->begun = count ? newest[0].number : 0;
+    out->recent = (int)count;
+    for (size_t i = 0; i < count; i++)
+        if (!weft_i_record_is_step(&newest[i])) {
+            out->recent_calls++;
+            out->recent_bytes += newest[i].bytes;
+        }
+}
+
 /* Fills `now` with the operation the rank is in; leaves it as it was if it is in none. */
 static void look_rank(const weft_job_info *job, const weft_i_rank_record *rank_record, int index,
                       weft_job_rank *out, weft_i_record_entry *now)
@@ -163,6 +175,7 @@ static void look_rank(const weft_job_info *job, const weft_i_rank_record *rank_r
         return;
     size_t count = weft_i_record_newest(&rank_record->record, newest, DEPTH);
     const weft_i_record_entry *open = current(newest, count);
+    add_up(newest, count, out);
     size_t last = 0;
     while (last < count && !newest[last].finished)
         last++;
