@@ -118,11 +118,16 @@ static int with_traces(char **paths, int count, int (*use)(const char *, const t
 
 static const char *what_word(int index, const char **text)
 {
-    static const char *const names[] = {"merge", "summary"};
-    *text = index == 0 ? "puts the traces into one, to standard output or FILE"
-                       : "prints, for every operation, calls, bytes, total time, median, 99th "
-                         "percentile and the longest call, and for whom the longest calls waited";
-    return index < 2 ? names[index] : NULL;
+    static const char *const names[] = {"merge", "summary", "html"};
+    static const char *const texts[] = {
+        "puts the traces into one, to standard output or FILE",
+        "prints, for every operation, calls, bytes, total time, median, 99th percentile and the "
+        "longest call, and for whom the longest calls waited",
+        "writes FILE, a page with a time line for each rank and arrows to those who waited; it "
+        "needs "
+        "nothing but a browser"};
+    *text = index < 3 ? texts[index] : NULL;
+    return index < 3 ? names[index] : NULL;
 }
 
 static int set_output(void *into, const char *text, long number)
@@ -133,23 +138,31 @@ static int set_output(void *into, const char *text, long number)
 }
 
 static const command_option options[] = {
-    {'o', "output", "FILE", 0, 0, "the name of a file", "with merge: write there", 0, set_output},
+    {'o', "output", "FILE", 0, 0, "the name of a file", "with merge and html: write there", 0,
+     set_output},
     {0},
 };
 
-static int merge_or_sum_up(char **words, const char *output)
+static int do_what(char **words, const char *output)
 {
-    int count = 0, summary = words[0] && !strcmp(words[0], "summary");
-    if (!words[0] || (!summary && strcmp(words[0], "merge") != 0))
-        return command_wrong(&weft_command_trace, "what first: merge or summary?");
-    if (summary && output)
-        return command_wrong(&weft_command_trace, "-o is for merge; a summary is printed");
+    static int (*const does[])(const char *, const trace *, int) = {write_merged, trace_summarize,
+                                                                    trace_page};
+    const char *name, *text;
+    int count = 0, what = 0;
+    while ((name = what_word(what, &text)) && words[0] && strcmp(words[0], name) != 0)
+        what++;
+    if (!words[0] || !name)
+        return command_wrong(&weft_command_trace, "what first: merge, summary or html?");
+    if (does[what] == trace_summarize && output)
+        return command_wrong(&weft_command_trace, "-o is for merge and html; a summary is printed");
+    if (does[what] == trace_page && !output)
+        return command_wrong(&weft_command_trace, "html needs -o FILE");
     while (words[1 + count])
         count++;
     if (!count)
         return command_wrong(&weft_command_trace,
                              "which traces?  WEFT_TRACE makes ranks write them");
-    return with_traces(words + 1, count, summary ? trace_summarize : write_merged, output);
+    return with_traces(words + 1, count, does[what], output);
 }
 
 static int run(int argc, char **argv)
@@ -158,16 +171,16 @@ static int run(int argc, char **argv)
     char **words = calloc((size_t)argc + 1, sizeof *words);
     int status = words ? command_read(&weft_command_trace, argc, argv, &output, words, NULL) : 1;
     if (status == COMMAND_GOES_ON)
-        status = merge_or_sum_up(words, output);
+        status = do_what(words, output);
     free(words);
     return status;
 }
 
 const subcommand weft_command_trace = {
     .name = "trace",
-    .text =
-        "merges the traces of ranks into one, or sums them up: weft trace summary a.json b.json",
-    .usage = "merge [-o FILE] trace.json...\nsummary trace.json...",
+    .text = "merges the traces of ranks, sums them up, or draws them: weft trace html -o page.html "
+            "*.json",
+    .usage = "merge [-o FILE] trace.json...\nsummary trace.json...\nhtml -o FILE trace.json...",
     .about =
         "Takes the Chrome traces of several ranks (WEFT_TRACE), which Perfetto and "
         "chrome://tracing open.  Ranks of one host share its monotonic clock; those of other "

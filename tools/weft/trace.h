@@ -47,7 +47,27 @@ int64_t trace_moved(const trace *t, int64_t ns);
 /* Microseconds with decimals as ns; exact where a double would not be. */
 int64_t trace_ns(json_cursor value);
 
+/* An operation of a rank, in ns on everybody's clock. */
+typedef struct trace_event {
+    char name[24], group[64];
+    int64_t rank, number, turn, bytes, begin, took, peer; /* turn 0, peer -1: none */
+    int on_device;                                        /* whose operations are counted apart */
+    int step;                                             /* of weft's own, within another one */
+} trace_event;
+
+typedef struct trace_events {
+    trace_event *list;
+    size_t count, room;
+    int64_t dropped;
+} trace_events;
+
+/* Adds the operations of all traces; 0, or 1 after a message.  The caller frees the list. */
+int trace_read_events(trace_events *all, const trace *traces, int count);
+
 /* Prints what the operations of all traces cost; an exit status.  `unused` may be NULL. */
 int trace_summarize(const char *unused, const trace *traces, int count);
+
+/* Writes them as a page with a time line for each rank; an exit status. */
+int trace_page(const char *path, const trace *traces, int count);
 
 #endif

@@ -7,8 +7,6 @@
  */
 #include "trace.h"
 
-#include "base/report/text.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,93 +14,9 @@
 
 enum { LONGEST = 3 };
 
-typedef struct event {
-    char name[24], group[64];
-    int64_t rank, number, turn, bytes, begin, took, peer; /* turn 0, peer -1: none */
-    int on_device;                                        /* whose operations are counted apart */
-    int step;                                             /* of weft's own, within another one */
-} event;
-
-typedef struct events {
-    event *list;
-    size_t count, room;
-    int64_t dropped;
-} events;
-
-static int64_t integer_of(json_cursor object, const char *key, int64_t fallback)
-{
-    json_cursor value;
-    char digits[32];
-    if (json_member(object, key, &value) != 1)
-        return fallback;
-    json_copy(value, digits, sizeof digits);
-    return strtoll(digits, NULL, 10);
-}
-
-static void text_of(json_cursor object, const char *key, char *out, size_t room)
-{
-    json_cursor value;
-    *out = 0;
-    if (json_member(object, key, &value) == 1)
-        json_copy(value, out, room);
-    weft_i_text_tame(out, false); /* it is told on terminals, and the file may be anybody's */
-}
-
-/* Operations only: traces hold names of ranks, too.  "cat" lists kinds. */
-static int read_event(const trace *t, json_cursor from, event *to)
-{
-    json_cursor value, args;
-    char phase[4], kinds[32];
-    text_of(from, "ph", phase, sizeof phase);
-    text_of(from, "cat", kinds, sizeof kinds);
-    if (strcmp(phase, "X") != 0 || json_member(from, "args", &args) != 1)
-        return 0;
-    *to = (event){.rank = integer_of(from, "pid", 0),
-                  .number = integer_of(args, "number", 0),
-                  .turn = integer_of(args, "operation", 0),
-                  .bytes = integer_of(args, "bytes", 0),
-                  .peer = integer_of(args, "peer", -1)};
-    to->on_device = json_member(args, "on_device", &value) == 1;
-    to->step = strstr(kinds, "step") != NULL;
-    text_of(from, "name", to->name, sizeof to->name);
-    text_of(args, "group_name", to->group, sizeof to->group);
-    if (!*to->group)
-        text_of(args, "group", to->group, sizeof to->group);
-    to->begin = json_member(from, "ts", &value) == 1 ? trace_moved(t, trace_ns(value)) : 0;
-    to->took = json_member(from, "dur", &value) == 1 ? trace_ns(value) : 0;
-    return 1;
-}
-
-static int add(events *all, const event *one)
-{
-    if (all->count == all->room) {
-        size_t room = all->room ? 2 * all->room : 1024;
-        event *list = realloc(all->list, room * sizeof *list);
-        if (!list)
-            return 0;
-        all->list = list;
-        all->room = room;
-    }
-    all->list[all->count++] = *one;
-    return 1;
-}
-
-static int read_all(events *all, const trace *t)
-{
-    json_cursor members = t->events, none, one, whole, other;
-    event found;
-    while (json_next(&members, &none, &one))
-        if (read_event(t, one, &found) && !add(all, &found))
-            return 0;
-    if (json_value((json_cursor){t->text, t->text + t->bytes}, &whole) && *whole.at == '{' &&
-        json_member(whole, "otherData", &other) == 1)
-        all->dropped += integer_of(other, "dropped", 0);
-    return 1;
-}
-
 static int by_name_and_time(const void *a, const void *b)
 {
-    const event *x = a, *y = b;
+    const trace_event *x = a, *y = b;
     int names = x->step != y->step ? x->step - y->step : strcmp(x->name, y->name);
     return names ? names : (x->took > y->took) - (x->took < y->took);
 }
@@ -123,7 +37,7 @@ static const char *time_text(int64_t ns, char out[16])
     return out;
 }
 
-static void print_row(const event *first, size_t count)
+static void print_row(const trace_event *first, size_t count)
 {
     int64_t bytes = 0, total = 0;
     char times[4][16];
@@ -139,11 +53,11 @@ static void print_row(const event *first, size_t count)
 }
 
 /* Who came last to the operation of the group that this call was part of; NULL: nobody later. */
-static const event *last_to_come(const events *all, const event *call)
+static const trace_event *last_to_come(const trace_events *all, const trace_event *call)
 {
-    const event *last = NULL;
+    const trace_event *last = NULL;
     for (size_t i = 0; call->turn && i < all->count; i++) {
-        const event *other = &all->list[i];
+        const trace_event *other = &all->list[i];
         if (other->turn == call->turn && other->on_device == call->on_device &&
             other->rank != call->rank && !strcmp(other->group, call->group) &&
             !strcmp(other->name, call->name) && other->begin > (last ? last->begin : call->begin))
@@ -152,10 +66,10 @@ static const event *last_to_come(const events *all, const event *call)
     return last;
 }
 
-static void print_wait(const events *all, const event *call)
+static void print_wait(const trace_events *all, const trace_event *call)
 {
     char took[16], later[16];
-    const event *last = last_to_come(all, call);
+    const trace_event *last = last_to_come(all, call);
     printf("  %s #%" PRId64 " of rank %" PRId64 " in group %s took %s", call->name, call->number,
            call->rank, call->group, time_text(call->took, took));
     if (last)
@@ -169,18 +83,18 @@ static void print_wait(const events *all, const event *call)
 
 static int by_time(const void *a, const void *b)
 {
-    const event *x = a, *y = b;
+    const trace_event *x = a, *y = b;
     return x->step != y->step ? x->step - y->step : (x->took < y->took) - (x->took > y->took);
 }
 
-static void print(events *all)
+static void print(trace_events *all)
 {
     size_t begin = 0;
     qsort(all->list, all->count, sizeof *all->list, by_name_and_time);
     printf("%-16s %9s %15s %10s %10s %10s %10s\n", "operation", "calls", "bytes", "time", "p50",
            "p99", "longest");
     for (size_t i = 1; i <= all->count; i++) {
-        const event *first = &all->list[begin];
+        const trace_event *first = &all->list[begin];
         if (i < all->count && all->list[i].step == first->step &&
             !strcmp(all->list[i].name, first->name))
             continue;
@@ -200,14 +114,10 @@ static void print(events *all)
 
 int trace_summarize(const char *unused, const trace *traces, int count)
 {
-    events all = {0};
-    int failed = 0;
+    trace_events all = {0};
     (void)unused;
-    for (int i = 0; i < count && !failed; i++)
-        failed = !read_all(&all, &traces[i]);
-    if (failed)
-        fprintf(stderr, "weft trace: no memory for the events\n");
-    else
+    int failed = trace_read_events(&all, traces, count);
+    if (!failed)
         print(&all);
     free(all.list);
     return failed || fflush(stdout) != 0;
