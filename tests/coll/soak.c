@@ -3,7 +3,7 @@
 /*
  * The soak: random collectives, sends and receives on random overlapping groups that come and go,
  * plain and posted, in ordinary and symmetric memory, every result checked; memory, mappings and
- * descriptors must not grow.  SOAK_SECONDS sets how long (5); `make soak SECONDS=600`.
+ * descriptors must not grow.  SOAK_SECONDS sets how long (3); `make soak SECONDS=600`.
  *
  * All ranks draw the same steps from HARNESS_SEED and take part in those of their groups, so that
  * nobody has to be told what comes next.
@@ -284,7 +284,7 @@ static void check_flat(const soak *s, const footprint *early, const footprint *l
 RANKS_TEST(test_soak, RANKS)
 {
     const char *text = getenv("SOAK_SECONDS");
-    long long limit = (text ? atoi(text) : 5) * 1000000000LL, begin = harness_now(), now = 0;
+    long long limit = (text ? atoi(text) : 3) * 1000000000LL, begin = harness_now(), now = 0;
     soak s = {.rank = rank, .seed = values_seed()};
     footprint early = {0};
     CHECK(size == RANKS && (s.world = weft_init(NULL)));
@@ -311,7 +311,7 @@ int main(int argc, char **argv)
     char seconds[32];
     const char *text = getenv("SOAK_SECONDS");
     values_choose_seed();
-    snprintf(seconds, sizeof seconds, "%d", (text ? atoi(text) : 5) + 60);
+    snprintf(seconds, sizeof seconds, "%d", (text ? atoi(text) : 3) + 60);
     setenv("HARNESS_TIMEOUT", seconds, 0);
     return harness_main(argc, argv);
 }

@@ -21,10 +21,10 @@ enum {
     GUARD = 64,         /* bytes before and after every operand */
     POOL = 26 << 20,    /* bytes of a pool of symmetric memory */
     LARGEST = 12 << 20, /* bytes of an operand */
-    SAMPLE = VALUES_SANITIZED ? 15 : 120,
+    SAMPLE = VALUES_SANITIZED ? 15 : 60,
     LONG = VALUES_SANITIZED ? 1 << 17
                             : 1 << 20, /* elements: in any case several pieces of a bounce buffer */
-    ROUNDS = VALUES_SANITIZED ? 250 : 5000
+    ROUNDS = VALUES_SANITIZED ? 250 : 2000
 };
 
 typedef enum operation {

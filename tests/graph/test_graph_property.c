@@ -12,6 +12,7 @@
 #include "draw.h"
 #include "harness.h"
 #include "harness_cache.h"
+#include "sanitized.h"
 
 #include "graph/capture/capture.h"
 #include "graph/emit/emit.h"
@@ -575,7 +576,7 @@ FAKE_TEST(test_graph_random_programs, 2)
 {
     weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
     weft_group *world = weft_fake_init(&opts);
-    uint64_t programs = (uint64_t)how_many(2000, 40);
+    uint64_t programs = (uint64_t)how_many(SANITIZED_ADDRESS ? 600 : 2000, 40);
     for (uint64_t seed = only_seed ? only_seed : 1, i = 0; i < programs; i++, seed++) {
         char what[1024], text[2048];
         program p = make(seed, world);

@@ -436,7 +436,7 @@ FAKE_TEST(test_graph_random_gradients, 2)
 {
     weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
     weft_group *world = weft_fake_init(&opts);
-    check_seeds(SANITIZED_ADDRESS ? 400 : 1000, world);
+    check_seeds(SANITIZED_ADDRESS ? 150 : 1000, world);
     weft_finish(world);
 }
 
@@ -468,7 +468,7 @@ static void make_known(program *p, bool again)
 FAKE_TEST(test_graph_random_gradients_compiled, 2)
 {
     /* The C compiler takes longest.  Others of the same kind: `make test-all`. */
-    const uint64_t programs = getenv("WEFT_TEST_ALL") ? 200 : 100;
+    const uint64_t programs = getenv("WEFT_TEST_ALL") ? 200 : 60;
     weft_fake_opts opts = WEFT_FAKE_OPTS(0, 2);
     weft_group *world = weft_fake_init(&opts);
     harness_cache_share();

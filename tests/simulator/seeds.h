@@ -132,7 +132,7 @@ static seeds_half *seeds_run(const seeds_scene *scene, uint64_t first, uint64_t 
 
 static uint64_t seeds_count(const seeds_scene *scene)
 {
-    uint64_t plain = SEEDS_SANITIZED ? scene->count / 10 + 1 : scene->count;
+    uint64_t plain = SEEDS_SANITIZED ? scene->count / 5 + 1 : scene->count;
     return seeds_number("WEFT_SIM_SEEDS", getenv("WEFT_TEST_ALL") ? 30 * plain : plain);
 }
 

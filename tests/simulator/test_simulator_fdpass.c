@@ -250,7 +250,7 @@ static void run_scene(uint64_t seed, seeds_half *out)
 
 static const seeds_scene scene = {.name = "post",
                                   .run = run_scene,
-                                  .count = 500,
+                                  .count = 250,
                                   .tallies = {"fetched", "timeouts", "dead", "limits"}};
 
 TEST(test_simulator_fdpass_seeds)

@@ -239,7 +239,7 @@ static void run_scene(uint64_t seed, seeds_half *out)
 static const seeds_scene scene = {
     .name = "launch",
     .run = run_scene,
-    .count = 1500,
+    .count = 750,
     .tallies = {"good jobs", "failed", "timed out", "interrupted", "lines"}};
 
 TEST(test_simulator_launch_seeds)

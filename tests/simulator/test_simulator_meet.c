@@ -286,7 +286,7 @@ static void run_scene(uint64_t seed, seeds_half *out)
 
 static const seeds_scene scene = {.name = "meet",
                                   .run = run_scene,
-                                  .count = 900,
+                                  .count = 450,
                                   .tallies = {"calls", "missing", "dead", "entries"}};
 
 TEST(test_simulator_meet_seeds)

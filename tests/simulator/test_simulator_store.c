@@ -462,7 +462,7 @@ static void run_scene(uint64_t seed, seeds_half *out)
 
 static const seeds_scene scene = {.name = "store",
                                   .run = run_scene,
-                                  .count = 300,
+                                  .count = 150,
                                   .tallies = {"calls", "timeouts", "unreachable", "hasty exits"}};
 
 TEST(test_simulator_store_seeds)
