@@ -7,6 +7,7 @@
  */
 #include "harness.h"
 
+#include "kernels/vector/vector.h"
 #include "tensor/layer/attention.h"
 #include "tensor/op/ops.h"
 #include "weft/weft.h"
@@ -144,6 +145,23 @@ TEST(test_attention_is_its_definition)
 }
 
 /* ---- gradients ---- */
+
+TEST(test_attention_shares_that_are_nothing)
+{
+    const weft_i_attend_loops *loops = weft_i_vector()->attend[WEFT_F32];
+    float row[12], most = 3;
+    for (int i = 0; i < 12; i++)
+        row[i] = most - 12 * (float)i; /* the fifth is e^-48, 2^-69; the sixth e^-60 */
+    double sum = loops->grow(row, 12, most);
+    CHECK_NEAR(sum, 1 / (1 - exp(-12)), 1e-6);
+    for (int i = 0; i < 12; i++)
+        CHECK_NEAR((double)row[i], i < 5 ? exp(-12 * i) : 0, 1e-6 * exp(-12 * i));
+    double far[3] = {0, -600, -700};
+    weft_i_vector()->attend[WEFT_F64]->grow(far, 3, 0);
+    CHECK(far[0] == 1 && far[1] > 0 && far[2] == 0);
+    float none[2] = {NAN, 0};
+    CHECK(isnan(loops->grow(none, 2, 0)) && isnan(none[0]));
+}
 
 static weft_tensor *attend(weft_tensor *const *x, void *user)
 {

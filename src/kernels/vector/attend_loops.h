@@ -5,9 +5,20 @@
  */
 #include "kernels/vector/attend_table.h"
 
+/* Shares of less than 2^-80 of the largest one are nothing: no sum of f32 sees them, but products of
+ * numbers that small leave the normal range, and each of those costs a processor a hundred times as much.  f64
+ * is as far from the end of its range. */
+#define ATTEND_LEAST_float  0x1p-80f
+#define ATTEND_LEAST_double 0x1p-900
+
 /* Where the largest is finite, no difference is above 0 or NaN, unless it was rounded: then the
  * longer exponential is right too. */
 #define ATTEND_LOOPS(type_, exp_)                                                                \
+    static inline type_ attend_share_##type_(type_ x)                                            \
+    {                                                                                            \
+        type_ share = exp_(x);                                                                   \
+        return share < ATTEND_LEAST_##type_ ? 0 : share;                                         \
+    }                                                                                            \
     static double attend_largest_##type_(const void *x, size_t n)                                \
     {                                                                                            \
         return n ? (double)largest_##type_(x, n) : -(double)WEFT_I_INF_F32;                      \
@@ -16,7 +27,7 @@
     {                                                                                            \
         type_ *out = x_, most = (type_)most_;                                                    \
         const type_ *x = x_;                                                                     \
-        VECTOR_LOOP_OF(type_, exp_(x[i] - most))                                                 \
+        VECTOR_LOOP_OF(type_, attend_share_##type_(x[i] - most))                                 \
         return (double)run_sum_##type_(n, x);                                                    \
     }                                                                                            \
     static void attend_fade_##type_(void *out_, size_t n, double factor_, const void *x_)        \

@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum { X, WEIGHT, LABELS, IGNORE, SMOOTHING, Z, X_GRAD, WEIGHT_GRAD };
-enum { CHUNK_BYTES = 8 << 20, LEAST_ROWS = 16, MOST_ROWS = 512 };
+enum { LEAST_ROWS = 16, MOST_ROWS = 512 };
 
 /* ---- shapes ---- */
 
@@ -128,11 +128,14 @@ static weft_tensor *room(weft_dtype dtype, int64_t rows, int64_t columns)
     return weft_keep(weft_i_tensor_new(dtype, WEFT_CPU, WEFT_SHAPE(rows, columns), NULL));
 }
 
+/* Each chunk reads the weight twice and its gradient, and writes that: few rows a chunk, and memory is what
+ * the products wait for.  With half of its width in rows the logits take half of what the weight takes. */
 static int64_t chunk_of(const struct work *w)
 {
-    int64_t rows = CHUNK_BYTES / (w->classes * (int64_t)weft_i_dtype_size(w->compute));
+    int64_t rows = w->width / 2;
     rows = rows < LEAST_ROWS ? LEAST_ROWS : rows > MOST_ROWS ? MOST_ROWS : rows;
-    return rows < w->rows ? rows : w->rows;
+    int64_t chunks = (w->rows + rows - 1) / rows;
+    return chunks ? (w->rows + chunks - 1) / chunks : 0;
 }
 
 static bool make_work(struct work *w)
