@@ -137,7 +137,9 @@ TEST(test_room_machine)
     snprintf(text, sizeof text, "%s", weft_last_error());
     put(0, "/proc/meminfo", "MemAvailable:  102400 kB\nSwapFree:  102400 kB\n");
     int with_swap = room_mib();
+    int64_t all = weft_i_room_bytes();
     put(0, "/proc/meminfo", "Nothing: 3\n");
+    int64_t unknown = weft_i_room_bytes();
     weft_status blind = weft_i_room_check((size_t)1 << 60, "a test");
     stop_pretending();
     CHECK(free >= 97 && free <= 99); /* 100 MiB, less a margin */
@@ -145,6 +147,8 @@ TEST(test_room_machine)
     CHECK_CONTAINS(text, "a test: 5242880000 bytes do not fit into memory: 104857600 bytes");
     CHECK(with_swap >= 195 && with_swap <= 198);
     CHECK_INT(blind, WEFT_OK);
+    CHECK_INT(all, 200 * MIB);
+    CHECK_INT(unknown, 0);
 }
 
 TEST(test_room_group_v2)

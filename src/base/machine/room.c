@@ -109,6 +109,21 @@ static void look_at_group(void *state, const char *folder, bool v2)
     snprintf(found->where, sizeof found->where, "%s", folder);
 }
 
+/* Without /proc there is nothing to go by. */
+static bool look(room *found)
+{
+    if (!look_at_machine(found))
+        return false;
+    weft_i_control_group_each("memory", look_at_group, found);
+    return true;
+}
+
+int64_t weft_i_room_bytes(void)
+{
+    room found = {0};
+    return look(&found) && found.bytes > 0 ? found.bytes : 0;
+}
+
 /* ---- checks ---- */
 
 /* Room seen at the last look that may still be taken, and until when.  Relaxed: a guess that
@@ -147,9 +162,8 @@ weft_status weft_i_room_check(size_t bytes, const char *what)
     wanted += wanted / MARGIN_PART + (bytes > SMALL_BYTES ? MARGIN_BYTES : 0);
     if (take_credit(wanted))
         return WEFT_OK;
-    if (!look_at_machine(&found))
-        return WEFT_OK; /* without /proc there is nothing to go by */
-    weft_i_control_group_each("memory", look_at_group, &found);
+    if (!look(&found))
+        return WEFT_OK;
     if (wanted > found.bytes)
         return refuse(&found, bytes, what);
     atomic_store_explicit(&credit, (found.bytes - wanted) / CREDIT_PART, memory_order_relaxed);

@@ -17,6 +17,9 @@
  * has passed. */
 weft_status weft_i_room_check(size_t bytes, const char *what);
 
+/* How many bytes more would fit now; 0 where that cannot be read. */
+int64_t weft_i_room_bytes(void);
+
 /* Forgets what was seen, so that the next check looks again: for runs that must not depend on
  * earlier ones. */
 void weft_i_room_forget(void);

@@ -2,6 +2,7 @@
 /* The cache; see cache.h. */
 #include "tensor/object/cache.h"
 
+#include "base/machine/room.h"
 #include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/env.h"
@@ -15,6 +16,7 @@ enum {
     FEW_PLACES = 16,
     WARM_UP_TO = 32 << 20,
     WARM_MOST = 64 << 20,
+    MOST = 512 << 20, /* where the setting is "auto": of the cold ones at first, of others ever */
     GRAIN = 16 << 10
 };
 
@@ -35,7 +37,7 @@ typedef struct rack {
     size_t total;
     /* What a step needs again and again is learned: where a board is missing after others had to go, there is
      * room for it from then on. */
-    size_t more;       /* bytes beyond WARM_MOST */
+    size_t more;       /* bytes beyond what is kept at first */
     size_t lost_bytes; /* of boards that went for lack of bytes, and were not missed yet */
     int lost_places;   /* the same of places */
 } rack;
@@ -47,7 +49,8 @@ static rack small = {.places = PLACES}, warm = {.places = FEW_PLACES},
             cold = {.places = FEW_PLACES};
 static rack *const racks[] = {&small, &warm, &cold};
 enum { RACKS = sizeof racks / sizeof *racks };
-static int64_t limit = -1; /* of the cold ones, as the setting was when first read; -1: not read */
+enum { NOT_READ = -2, AUTO = -1 };
+static int64_t limit = NOT_READ; /* as the setting was when first read */
 
 /* Whole huge pages, or grains, so that tensors of about the same size can follow each other. */
 static size_t mapped_bytes(size_t bytes)
@@ -63,16 +66,27 @@ static rack *rack_of(size_t bytes)
 
 static size_t most_of(const rack *r)
 {
-    if (limit < 0)
+    size_t first = r == &cold ? MOST : WARM_MOST, ever = r == &cold ? SIZE_MAX : MOST;
+    if (limit == NOT_READ)
         limit = weft_i_env_number_or_default(WEFT_I_ENV_TENSOR_CACHE);
-    size_t most = r == &cold ? (size_t)limit : WARM_MOST + r->more;
-    return most < (size_t)limit ? most : (size_t)limit;
+    if (limit != AUTO)
+        first = r == &cold ? (size_t)limit : first, ever = (size_t)limit;
+    return first + r->more < ever ? first + r->more : ever;
+}
+
+/* Cold boards are lent by the kernel, so to speak, but it has to look for them when it wants them back: they
+ * may grow while there is as much room beside them. */
+static bool may_learn(const rack *r, size_t bytes)
+{
+    return r != &cold || (limit == AUTO && weft_i_room_bytes() / 2 > (int64_t)bytes);
 }
 
 /* A board was missing. */
 static void learn(rack *r, size_t bytes)
 {
     size_t more = bytes < r->lost_bytes ? bytes : r->lost_bytes;
+    if ((!more && !r->lost_places) || !may_learn(r, bytes))
+        return;
     r->more += more;
     r->lost_bytes -= more;
     if (r->lost_places && r->places < PLACES) {
@@ -161,14 +175,16 @@ static bool keep(board given)
 {
     rack *r = rack_of(given.bytes);
     size_t most = most_of(r);
+    if (given.bytes > most)
+        r->lost_bytes += given.bytes;
     if (given.bytes > most ||
         (r == &cold && WEFT_OS->madvise(given.memory, given.bytes, MADV_FREE) != 0))
         return false;
     while (r->count == r->places || r->total + given.bytes > most) {
         bool places = r->count == r->places;
         board out = take_out(r, 0);
-        r->lost_places += places && r != &cold;
-        r->lost_bytes += places || r == &cold ? 0 : out.bytes;
+        r->lost_places += places;
+        r->lost_bytes += places ? 0 : out.bytes;
         unmap(out);
     }
     WEFT_ASSERT(r->count < r->places && r->total + given.bytes <= most);
@@ -193,7 +209,7 @@ size_t weft_i_cache_clear(void)
 {
     pthread_mutex_lock(&lock);
     size_t bytes = drop_all();
-    limit = -1;
+    limit = NOT_READ;
     pthread_mutex_unlock(&lock);
     return bytes;
 }

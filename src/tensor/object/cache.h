@@ -4,9 +4,9 @@
  * huge pages, because the allocator's heap hands out memory that was touched page by page before.
  * Mappings that are given back are kept for the next tensor of the same size: the kernel clears new
  * ones, which takes longer than most operations on them.  64 MiB are kept of those below 2 MiB, 64
- * MiB of those up to 32 MiB; of both up to WEFT_TENSOR_CACHE once a step has been seen to need them
- * again.  Of larger ones WEFT_TENSOR_CACHE are kept, whose pages the kernel may take
- * when it is short of memory.  All go before a tensor is refused.
+ * MiB of those up to 32 MiB, 512 MiB of larger ones, whose pages the kernel may take when it is short of
+ * memory; more of each once a step has been seen to need them again.  WEFT_TENSOR_CACHE bounds each.  All go before a
+ * tensor is refused.
  */
 #ifndef WEFT_TENSOR_CACHE_H
 #define WEFT_TENSOR_CACHE_H
