@@ -7,6 +7,7 @@ install(TARGETS weft_shared weft_static EXPORT weft-targets
 install(DIRECTORY include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.def")
 if(TARGET weft_command)
   install(TARGETS weft_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES tools/gdb/weft-gdb.py DESTINATION ${CMAKE_INSTALL_DATADIR}/weft/gdb)
   # What `weft bench` builds and runs for its peers.
   install(FILES bench/meter.h bench/pattern.h bench/plan.h DESTINATION ${CMAKE_INSTALL_DATADIR}/weft/bench)
   install(DIRECTORY bench/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/weft/bench FILES_MATCHING PATTERN "*.c" PATTERN "*.py")
