@@ -9,8 +9,9 @@ SECONDS ?= 600
 RANKS   ?=
 PYTHON  ?= python3
 SOURCE  ?= -
+SITE    ?= build/site
 
-.PHONY: all help release dev demo check test test-all asan tsan ubsan conformance python-conformance bench bench-peers soak install fmt fmt-check clean \
+.PHONY: all help release dev demo check test test-all asan tsan ubsan conformance python-conformance bench bench-peers soak site install fmt fmt-check clean \
 	setup-demo setup-test setup-dev
 
 all: release ## build the library and the weft command in build/release
@@ -63,6 +64,10 @@ bench: setup-demo release ## the benchmarks, beside their floors
 bench-peers: release ## weft beside Open MPI and MPICH, RANKS="2 4 8 16" where there are cores, under 9 minutes; plots in build/
 	-@scripts/setup peers
 	@scripts/bench-peers build/release/weft build $(RANKS)
+
+site: release ## these pages as HTML with a search, in build/site; SITE=another folder
+	@$(if $(shell command -v cmark-gfm),,$(error `make site` needs cmark-gfm: apt-get install cmark-gfm))
+	@scripts/site "$(SITE)" build/release
 
 install: release ## install to PREFIX (default /usr/local), below DESTDIR if given
 	DESTDIR="$(DESTDIR)" cmake --install "$(BUILD)" --prefix "$(PREFIX)"
