@@ -15,7 +15,8 @@
 enum { JOBS = 64, PAGES_MAX = 100000 };
 
 typedef struct settings {
-    const char *which, *page;
+    const char *which, *page, *hosts;
+    top_ask ask;
     long interval_ms, times;
     top_view view;
     int quit, drawn;
@@ -237,6 +238,27 @@ static int set_times(void *into, const char *text, long number)
     return 1;
 }
 
+static int set_hosts(void *into, const char *text, long number)
+{
+    (void)number;
+    ((settings *)into)->hosts = text;
+    return *text != 0;
+}
+
+static int set_rsh(void *into, const char *text, long number)
+{
+    (void)number;
+    ((settings *)into)->ask.rsh = text;
+    return *text != 0;
+}
+
+static int set_weft(void *into, const char *text, long number)
+{
+    (void)number;
+    ((settings *)into)->ask.weft = text;
+    return *text != 0;
+}
+
 static int set_order(void *into, const char *text, long number)
 {
     static const char *const words[TOP_ORDERS] = {"rank",  "wait",  "bytes",
@@ -245,6 +267,7 @@ static int set_order(void *into, const char *text, long number)
     for (int i = 0; i < TOP_ORDERS; i++)
         if (!strcmp(text, words[i])) {
             ((settings *)into)->view.order = (top_order)i;
+            ((settings *)into)->ask.order = words[i];
             return 1;
         }
     return 0;
@@ -259,16 +282,28 @@ static const command_option options[] = {
      "end after so many; without a terminal 1, with --html 10", 0, set_times},
     {0, "html", "FILE", 0, 0, "the name of a file", "write a page about so many intervals", 0,
      set_page},
+    {'H', "hosts", "LIST", 0, 0, "names of hosts, a,b,c", "the tables of these hosts", 0,
+     set_hosts},
+    {0, "rsh", "COMMAND", 0, 0, "a command", "what runs a command on a host (ssh)", 0, set_rsh},
+    {0, "weft", "PATH", 0, 0, "a path", "the command there (weft)", 0, set_weft},
     {0},
 };
 
 static int run(int argc, char **argv)
 {
-    settings s = {.interval_ms = 1000};
+    settings s = {.interval_ms = 1000, .ask = {.rsh = "ssh", .weft = "weft", .order = "rank"}};
     char **words = calloc((size_t)argc + 1, sizeof *words);
     int status = words ? command_read(&weft_command_top, argc, argv, &s, words, NULL) : 1;
     if (status == COMMAND_GOES_ON && words[0] && words[1])
         status = command_wrong(&weft_command_top, "one job at a time");
+    if (status == COMMAND_GOES_ON && s.hosts && s.page)
+        status = command_wrong(&weft_command_top, "--html is for one host");
+    if (status == COMMAND_GOES_ON && s.hosts) {
+        s.ask.which = words[0];
+        s.ask.interval_ms = s.interval_ms;
+        int escapes = isatty(STDOUT_FILENO);
+        status = top_hosts(s.hosts, &s.ask, s.times || escapes ? s.times : 1, escapes);
+    }
     if (status == COMMAND_GOES_ON) {
         int process = find(words[0]);
         if (!s.page && !s.times && !isatty(STDOUT_FILENO))
@@ -293,7 +328,9 @@ const subcommand weft_command_top = {
         "Keys: s sorts by something else, j and k choose a rank, Enter shows that rank alone with "
         "what those do for whom it waits, q ends.",
     .options = options,
-    .after = "Ranks on other hosts: run it there too, for example by ssh -t HOST weft top.",
+    .after =
+        "Ranks on other hosts: --hosts a,b runs it there by ssh, for the program of that name, and "
+        "shows the tables one below the other; or ssh -t HOST weft top.",
     .exits = "0, also when the job ends; 1 if there is no such job.",
     .run = run,
 };
