@@ -186,6 +186,68 @@ TEST(test_signal_words_wrap)
     CHECK_INT(outcome.epoch, 0);
 }
 
+/* ---- points with turns ---- */
+
+enum { TURNS = 4 };
+
+static _Alignas(WEFT_I_LINE) _Atomic uint64_t turns[MOST][TURNS];
+
+/* Of a rank that is about to come to `epoch`, and waits for all, or for `giver` alone. */
+static weft_i_point turning(int me, uint32_t epoch, int giver)
+{
+    weft_i_point point = point_of(me);
+    point.words = (char *)turns;
+    point.stride = sizeof turns[0];
+    point.turn_stride = sizeof(uint64_t);
+    point.turns = TURNS;
+    point.epoch = point.settled = epoch - 1;
+    point.whom = giver + 1;
+    return point;
+}
+
+static void begin_turns(void)
+{
+    memset(lanes, 0, sizeof lanes);
+    memset(turns, 0, sizeof turns);
+    ranks = 4, mode = WEFT_I_WAIT_SPIN;
+}
+
+/*
+ * Ranks 0, 1 and 3 wait for rank 2, which is late.  1 and 3 give up, and then rank 3 takes what rank 1
+ * gives, which needs neither of the others: rank 0, which gives up last, finds two that have gone on,
+ * but not from its call.
+ */
+static void give_up_behind(uint32_t other, weft_status expected)
+{
+    enum { LATE = 2, CALL = 4 };
+    begin_turns();
+    weft_i_point p[MOST];
+    weft_i_meeting m[MOST];
+    for (int rank = 0; rank < MOST; rank++)
+        p[rank] = turning(rank, 1, -1);
+    for (int rank = 0; rank < MOST; rank++)
+        if (rank != LATE)
+            CHECK_STATUS(weft_i_signal_come(&p[rank], CALL, &m[rank]), WEFT_OK);
+    CHECK_STATUS(weft_i_signal_await(&p[1], 0, &m[1]), WEFT_ERR_TIMEOUT);
+    CHECK_STATUS(weft_i_signal_await(&p[3], 0, &m[3]), WEFT_ERR_TIMEOUT);
+    p[3] = turning(3, 1, 1);
+    weft_i_signal_arrive(&p[1], other);
+    CHECK_STATUS(weft_i_signal_meet(&p[3], other, 0, &m[3]), WEFT_OK);
+    CHECK_STATUS(weft_i_signal_await(&p[0], 0, &m[0]), expected);
+    CHECK_INT(weft_i_arrival_epoch(turns[0][1]), expected == WEFT_OK);
+}
+
+TEST(test_signal_gives_up_behind_another_call)
+{
+    give_up_behind(6, WEFT_ERR_TIMEOUT);
+}
+
+/* The same call again is the one that rank 0 waits in. */
+TEST(test_signal_gives_up_behind_the_same_call)
+{
+    give_up_behind(4, WEFT_OK);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

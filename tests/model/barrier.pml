@@ -34,6 +34,7 @@
  *   @ src/base/share/signal.c say_looking signal_fence seq_cst -> -
  *   @ src/base/share/signal.c decide compare_exchange_strong acq_rel,acquire -> weft_i_signal_bar
  *   @ src/base/share/signal.c arrive store release -> word_of
+ *   @ src/base/share/signal.c called_else load relaxed -> -
  *   @ src/base/share/signal.c weft_i_signal_bar load acquire -> decide
  *   @ src/base/share/signal.c weft_i_signal_bar compare_exchange_weak acq_rel,acquire -> decide
  *   @ src/base/share/signal.c give_up store relaxed -> -

@@ -206,7 +206,19 @@ static void arrive(const weft_i_point *point, uint32_t epoch, uint32_t digest)
             weft_i_wait_ring_by(weft_i_point_bell(point, rank), point->me);
 }
 
-weft_status weft_i_signal_bar(const weft_i_point *point, uint32_t epoch, int but, int *who)
+/* With turns, one that gave up the call that is asked for may have tried another one since, in which
+ * not everybody waits for everybody, and gone on from that. */
+static bool called_else(const weft_i_point *point, uint32_t epoch, uint32_t digest, int rank)
+{
+    /* Relaxed: the acquire of its pass word brought it. */
+    uint64_t word =
+        atomic_load_explicit(weft_i_point_turn(point, rank, epoch), memory_order_relaxed);
+    return point->turn_stride && weft_i_arrival_epoch(word) == epoch &&
+           weft_i_arrival_digest(word) != digest;
+}
+
+weft_status weft_i_signal_bar(const weft_i_point *point, uint32_t epoch, uint32_t digest, int but,
+                              int *who)
 {
     weft_status found = WEFT_IN_PROGRESS;
     for (int rank = 0; rank < point->size; rank++) {
@@ -222,7 +234,7 @@ weft_status weft_i_signal_bar(const weft_i_point *point, uint32_t epoch, int but
                 memory_order_acq_rel, memory_order_acquire);
         if (barred)
             continue;
-        if (went_on(pass, epoch))
+        if (went_on(pass, epoch) && !called_else(point, epoch, digest, rank))
             found = WEFT_OK;
         else if (is_step(pass, epoch, MISMATCHED))
             found = WEFT_ERR_MISMATCH;
@@ -237,7 +249,8 @@ static weft_status find_out(const looking *look)
 {
     const weft_i_point *point = look->point;
     weft_status found =
-        weft_i_signal_bar(point, look->meeting->epoch, point->me, &look->meeting->culprit);
+        weft_i_signal_bar(point, look->meeting->epoch, look->meeting->digest, point->me,
+                          &look->meeting->culprit);
     return found == WEFT_IN_PROGRESS && point->far ? point->far->bar(point, look->meeting) : found;
 }
 

@@ -179,9 +179,11 @@ weft_status weft_i_signal_settle(const weft_i_point *point, uint32_t epoch, int6
  * What a rank does that gives up, once its arrival is taken back and all cores have passed a barrier:
  * bars everybody on this host who is looking at `epoch`, but for rank `but` (-1: nobody).  WEFT_OK if
  * somebody has gone on already, WEFT_ERR_MISMATCH if somebody has found a mismatch, `*who` in both,
- * unless it names one already; else WEFT_IN_PROGRESS.
+ * unless it names one already; else WEFT_IN_PROGRESS.  `digest` is of the call; with turns, who went on
+ * from `epoch` with another one does not count.
  */
-weft_status weft_i_signal_bar(const weft_i_point *point, uint32_t epoch, int but, int *who);
+weft_status weft_i_signal_bar(const weft_i_point *point, uint32_t epoch, uint32_t digest, int but,
+                              int *who);
 
 /* Did the rank with this pass word go on from `epoch`? */
 bool weft_i_signal_has_gone_on(uint64_t pass, uint32_t epoch);

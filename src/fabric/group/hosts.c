@@ -385,7 +385,7 @@ static bool take_bar(weft_group *group, int from, const weft_i_head *head, const
     atomic_store_explicit(place == WEFT_I_HOSTS_LANE ? &row->lane_gave_up : &row->gave_up,
                           weft_i_stamp(WEFT_OS->clock_ns(), 0), memory_order_relaxed);
     weft_i_os_barrier_everywhere();
-    weft_status found = weft_i_signal_bar(&point, head->word[1], -1, &who);
+    weft_status found = weft_i_signal_bar(&point, head->word[1], 0, -1, &who);
     weft_i_hosts_answer_bar(group->world, group->members[from], head, found, who);
     return true;
 }

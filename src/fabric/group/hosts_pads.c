@@ -209,7 +209,7 @@ static bool take_bar(weft_group *group, int from, const weft_i_head *head, const
             (_Atomic uint64_t *)(void *)(point.gave_up + (size_t)from * point.stride),
             weft_i_stamp(WEFT_OS->clock_ns(), point.tag), memory_order_relaxed);
         weft_i_os_barrier_everywhere();
-        found = weft_i_signal_bar(&point, head->word[1], -1, &who);
+        found = weft_i_signal_bar(&point, head->word[1], 0, -1, &who);
     }
     weft_i_hosts_answer_bar(group->world, group->members[from], head, found, who);
     return true;
