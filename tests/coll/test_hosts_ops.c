@@ -9,9 +9,14 @@
 #include "coll_acts.h"
 #include "harness_ranks.h"
 
+#include "base/os/os.h"
+
 #include <weft/object.h>
 #include <weft/parts.h>
 #include <weft/weft.h>
+
+#include <signal.h>
+#include <unistd.h>
 
 enum {
     ONE_OF = VALUES_SANITIZED ? 16 : 5, /* reductions that a run takes */
@@ -418,6 +423,39 @@ HOSTS_TEST(test_hosts_ops_late, 3, "2+1")
     }
     CHECK_INT(weft_item(x, 4999), 18);
     CHECK_OK(weft_finish(world));
+}
+
+static void *wake_later(void *arg)
+{
+    WEFT_OS->sleep_ns(300 * 1000 * 1000);
+    kill(*(pid_t *)arg, SIGCONT);
+    return NULL;
+}
+
+/*
+ * Rank 1, which only gives, is through and leaves before rank 0 has sent on what both gave: rank 0 is
+ * stopped meanwhile.  That concerns nobody.
+ */
+HOSTS_TEST(test_hosts_ops_leave_early, 3, "2+1")
+{
+    enum { COUNT = 700000 };
+    weft_group *world = weft_init(NULL);
+    CHECK(world);
+    weft_tensor *pid = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(1), getpid());
+    weft_tensor *pids = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(size));
+    CHECK_OK(weft_all_gather_into(pids, pid, world));
+    weft_tensor *in = filled(WEFT_F32, 3, rank, COUNT);
+    weft_tensor *out = rank == 2 ? room(WEFT_F32, COUNT) : NULL;
+    pid_t sender = (pid_t)weft_item(pids, 0);
+    CHECK_OK(weft_reduce_into(out, in, WEFT_SUM, 2, world));
+    pthread_t waker;
+    if (rank == 1)
+        CHECK(!kill(sender, SIGSTOP) && !pthread_create(&waker, NULL, wake_later, &sender));
+    if (rank == 2)
+        check_sum("reduce", WEFT_F32, WEFT_SUM, 3, size, 0, COUNT, weft_tensor_data(out));
+    CHECK_OK(weft_finish(world));
+    if (rank == 1)
+        pthread_join(waker, NULL);
 }
 
 int main(int argc, char **argv)

@@ -213,6 +213,19 @@ static bool are_over(void *arg)
     return over;
 }
 
+/* Is a move with the member unfinished? */
+static bool is_owed(void *arg, int member)
+{
+    weft_i_ferry *ferry = arg;
+    weft_i_remote *remote = ferry->group->world->remote;
+    bool owed = false;
+    weft_i_remote_enter(remote);
+    for (int i = 0; i < ferry->count && !owed; i++)
+        owed = ferry->running[i].member == member && !is_over(&ferry->running[i]);
+    weft_i_remote_give(remote);
+    return owed;
+}
+
 static weft_status fail_broken(const weft_i_coll *coll)
 {
     const weft_i_ferry *ferry = coll->lane->ferry;
@@ -227,7 +240,8 @@ static weft_status fail_broken(const weft_i_coll *coll)
 static weft_status run_to_end(weft_i_coll *coll)
 {
     weft_i_ferry *ferry = coll->lane->ferry;
-    weft_status status = weft_i_hosts_wait(&coll->label, are_over, ferry, -1, coll->ask.limit_ms);
+    weft_status status =
+        weft_i_hosts_wait_for_owed(&coll->label, are_over, is_owed, ferry, coll->ask.limit_ms);
     if (status >= 0 && ferry->broken)
         status = fail_broken(coll);
     return status;

@@ -99,11 +99,17 @@ void weft_i_hosts_on(weft_i_head_kind kind, weft_i_hosts_take *take);
 void weft_i_hosts_again(const weft_group *group);
 
 /*
- * Waits until `ready` for what comes from member `whom` (-1: from any of them), driving the wire.
- * Looks at their lives, at whether the group lasts, and at the limit; with a message.
+ * Waits until `ready` for what comes from member `whom`, driving the wire.  Looks at its life, at
+ * whether the group lasts, and at the limit; with a message.
  */
 weft_status weft_i_hosts_wait(const weft_i_label *label, bool (*ready)(void *arg), void *arg,
                               int whom, int64_t timeout_ms);
+
+/* The same for what comes from several members.  The death of any member ends it, as then the whole
+ * operation fails; one that has left does only if something is `owed` by it. */
+weft_status weft_i_hosts_wait_for_owed(const weft_i_label *label, bool (*ready)(void *arg),
+                                       bool (*owed)(void *arg, int member), void *arg,
+                                       int64_t timeout_ms);
 
 /* ---- meeting ---- */
 

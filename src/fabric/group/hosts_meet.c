@@ -298,6 +298,7 @@ weft_status weft_i_exchange_hosts(const weft_i_label *label, weft_group *group, 
 typedef struct waiting {
     const weft_i_label *label;
     bool (*ready)(void *arg);
+    bool (*owed)(void *arg, int member); /* NULL: `whom` alone is waited for */
     void *arg;
     int whom;
 } waiting;
@@ -308,38 +309,58 @@ static bool is_ready(void *arg)
     return w->ready(w->arg);
 }
 
+/* Is the member gone, and missed?  One that left when it was through is not. */
+static bool is_lost(const waiting *w, int rank)
+{
+    const weft_group *group = w->label->group;
+    if (rank == group->rank)
+        return false;
+    weft_status fate = weft_i_group_fate(group, rank);
+    return fate < 0 && (fate != WEFT_ERR_PEER_LEFT || !w->owed || w->owed(w->arg, rank));
+}
+
 static weft_status lost_member(void *arg)
 {
     const waiting *w = arg;
-    const weft_group *group = w->label->group;
-    weft_i_hosts_look(group, w->whom);
-    for (int rank = w->whom < 0 ? 0 : w->whom; rank < group->size; rank++) {
-        if (rank != group->rank && weft_i_group_fate(group, rank) < 0)
+    weft_i_hosts_look(w->label->group, w->whom);
+    int first = w->owed ? 0 : w->whom, end = w->owed ? w->label->group->size : w->whom + 1;
+    for (int rank = first; rank < end; rank++)
+        if (is_lost(w, rank))
             return weft_i_group_lost(w->label, rank);
-        if (w->whom >= 0)
-            break;
-    }
     return WEFT_OK;
 }
 
-weft_status weft_i_hosts_wait(const weft_i_label *label, bool (*ready)(void *arg), void *arg,
-                              int whom, int64_t timeout_ms)
+static weft_status wait_for(waiting *w, int64_t timeout_ms)
 {
-    const weft_group *group = label->group;
-    waiting w = {label, ready, arg, whom};
+    const weft_group *group = w->label->group;
     weft_i_wait wait = {.ready = is_ready,
                         .lost = lost_member,
-                        .arg = &w,
+                        .arg = w,
                         .wheel = weft_i_remote_wheel(group->world->remote),
                         .deadline = weft_i_os_deadline(timeout_ms),
-                        .peers = whom < 0 ? group->size : 1,
+                        .peers = w->owed ? group->size : 1,
                         .mode = group->world->mode};
     weft_status status = weft_i_wait_for(&wait);
     if (status != WEFT_ERR_TIMEOUT)
         return status;
     char what[160], who[512] = "its members";
-    weft_i_label_text(label, what, sizeof what);
-    if (whom >= 0)
-        weft_i_world_describe(group->world, group->members[whom], who, sizeof who);
+    weft_i_label_text(w->label, what, sizeof what);
+    if (w->whom >= 0)
+        weft_i_world_describe(group->world, group->members[w->whom], who, sizeof who);
     return weft_i_fail(status, "%s: waited %lld ms for %s", what, (long long)timeout_ms, who);
+}
+
+weft_status weft_i_hosts_wait(const weft_i_label *label, bool (*ready)(void *arg), void *arg,
+                              int whom, int64_t timeout_ms)
+{
+    waiting w = {label, ready, NULL, arg, whom};
+    return wait_for(&w, timeout_ms);
+}
+
+weft_status weft_i_hosts_wait_for_owed(const weft_i_label *label, bool (*ready)(void *arg),
+                                       bool (*owed)(void *arg, int member), void *arg,
+                                       int64_t timeout_ms)
+{
+    waiting w = {label, ready, owed, arg, -1};
+    return wait_for(&w, timeout_ms);
 }
