@@ -440,8 +440,28 @@ weft_status weft_i_remote_start(weft_i_remote *remote)
 
 /* ---- the end ---- */
 
-/* What a rank says when it leaves. */
+/* What a rank says when it leaves; with LEFT_FOR_GOOD, in the next word, 1 + a rank whose death it knows of,
+ * which may be why it leaves. */
 enum { LEAVING, LEFT_FOR_GOOD, ANSWER };
+
+/* What is heard first of a rank elsewhere stands. */
+static void mark_gone(weft_i_world *world, int rank, weft_i_fate fate)
+{
+    int alive = WEFT_I_ALIVE;
+    if (world->peers[rank].rank_record)
+        return; /* its process tells */
+    /* Relaxed: nothing hangs on it. */
+    atomic_compare_exchange_strong_explicit(&world->peers[rank].gone, &alive, (int)fate,
+                                            memory_order_relaxed, memory_order_relaxed);
+}
+
+static uint32_t name_dead(const weft_i_world *world)
+{
+    for (int rank = 0; rank < world->size; rank++)
+        if (rank != world->rank && weft_i_world_fate(world, rank) == WEFT_ERR_PEER_DEAD)
+            return 1 + (uint32_t)rank;
+    return 0;
+}
 
 static void take_left(weft_i_world *world, int from, const weft_i_head *head, const void *data,
                       size_t bytes)
@@ -449,7 +469,6 @@ static void take_left(weft_i_world *world, int from, const weft_i_head *head, co
     weft_i_remote *remote = world->remote;
     weft_i_pair *pair = remote->pairs[from];
     weft_i_head answer = {.kind = WEFT_I_HEAD_LEFT, .word = {ANSWER}};
-    int alive = WEFT_I_ALIVE;
     (void)data;
     (void)bytes;
     if (head->word[0] == LEAVING)
@@ -458,9 +477,10 @@ static void take_left(weft_i_world *world, int from, const weft_i_head *head, co
     if (head->word[0] != LEFT_FOR_GOOD)
         return;
     pair->left = true;
-    /* Relaxed: nothing hangs on it.  What was heard first stands. */
-    atomic_compare_exchange_strong_explicit(&world->peers[from].gone, &alive, WEFT_I_LEFT,
-                                            memory_order_relaxed, memory_order_relaxed);
+    uint32_t dead = head->word[1];
+    if (dead && dead <= (uint32_t)world->size && (int)dead - 1 != world->rank)
+        mark_gone(world, (int)dead - 1, WEFT_I_DEAD);
+    mark_gone(world, from, WEFT_I_LEFT);
 }
 
 static bool is_settled(const weft_i_remote *remote, int rank)
@@ -502,7 +522,8 @@ static void wait_for(weft_i_remote *remote, bool (*ready)(void *arg), int64_t li
 
 static void tell_all_leaving(weft_i_remote *remote, uint32_t what)
 {
-    weft_i_head head = {.kind = WEFT_I_HEAD_LEFT, .word = {what}};
+    uint32_t dead = what == LEFT_FOR_GOOD ? name_dead(remote->world) : 0;
+    weft_i_head head = {.kind = WEFT_I_HEAD_LEFT, .word = {what, dead}};
     weft_i_remote_enter(remote);
     for (int rank = 0; rank < remote->world->size; rank++) {
         const weft_i_pair *pair = remote->pairs[rank];
