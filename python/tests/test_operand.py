@@ -36,6 +36,8 @@ def test_buffer(world, dtype):
 
 @pytest.mark.parametrize("dtype", NUMPY)
 def test_dlpack(world, dtype):
+    if dtype == "bool" and np.lib.NumpyVersion(np.__version__) < "1.25.0":
+        pytest.skip("NumPy before 1.25 exports no booleans")
     y = np.zeros(3, dtype)
     world.all_gather(y, Capsule(np.array([1, 0, 1], dtype)))
     assert y.tolist() == np.array([1, 0, 1], dtype).tolist()

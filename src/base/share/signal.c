@@ -248,9 +248,8 @@ weft_status weft_i_signal_bar(const weft_i_point *point, uint32_t epoch, uint32_
 static weft_status find_out(const looking *look)
 {
     const weft_i_point *point = look->point;
-    weft_status found =
-        weft_i_signal_bar(point, look->meeting->epoch, look->meeting->digest, point->me,
-                          &look->meeting->culprit);
+    weft_status found = weft_i_signal_bar(point, look->meeting->epoch, look->meeting->digest,
+                                          point->me, &look->meeting->culprit);
     return found == WEFT_IN_PROGRESS && point->far ? point->far->bar(point, look->meeting) : found;
 }
 
