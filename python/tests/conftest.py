@@ -26,7 +26,9 @@ def raises(kind, call, *words):
 
 def run(count, body, head=HEAD, check=True, timeout=120, env=None, launcher=None):
     program = head + textwrap.dedent(body)
-    command = launcher or [sys.executable, "-m", "weft", "run", "-n", str(count), "--no-prefix"]
+    # A job that hangs tells what its ranks are doing.
+    command = launcher or [sys.executable, "-m", "weft", "run", "-n", str(count), "--no-prefix",
+                           "--timeout", str(max(timeout - 20, 1))]
     done = subprocess.run(command + [sys.executable, "-c", program], capture_output=True, text=True, timeout=timeout,
                           env={**os.environ, **(env or {})})
     if check:

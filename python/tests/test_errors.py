@@ -94,6 +94,7 @@ def test_block_ends_with_the_programs_error():
 def test_interrupt(ranks):
     """Ctrl-C ends a wait of every kind, and soon."""
     done = ranks(2, """
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
         s = weft.symm.empty(8, "f32", group=world)
         world.all_reduce(np.zeros(300000))
         groups = [world.new() for _ in range(11)]

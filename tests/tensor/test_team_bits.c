@@ -381,14 +381,14 @@ static void *aligned_until(size_t alignment, size_t bytes)
 /* What no part could have is told by the thread that called. */
 TEST(test_team_without_memory_for_parts)
 {
+    table = weft_i_os_linux; /* before there are threads, which read it */
+    table.alloc_aligned = aligned_until;
     weft_tensor *a = weft_transpose(random_of(WEFT_BF16, WEFT_SHAPE(12, 70, 64)), 1, 2),
                 *b = random_of(WEFT_BF16, WEFT_SHAPE(12, 70, 65));
     weft_tensor *out = weft_zeros(WEFT_BF16, WEFT_CPU, WEFT_SHAPE(12, 64, 65));
     weft_tensor *x = random_of(WEFT_BF16, WEFT_SHAPE(300, 1000));
     CHECK(a && b && out && x);
     CHECK_OK(weft_bmm_into(out, a, b)); /* libraries are there, ways are chosen */
-    table = weft_i_os_linux;
-    table.alloc_aligned = aligned_until;
     for (int had = 0; had < 2; had++) {
         weft_i_team_use(3);
         left = had * 3;
