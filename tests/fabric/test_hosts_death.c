@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: fabric/world/lifeline.c, fabric/world/lifeline_hosts.c, fabric/world/lifeline_news.c, fabric/group/group_shrink.c, fabric/group/group_agree_hosts.c */
+/* Tests: fabric/world/remote.c, fabric/world/lifeline.c, fabric/world/lifeline_hosts.c, fabric/world/lifeline_news.c, fabric/group/group_shrink.c, fabric/group/group_agree_hosts.c */
 /*
  * Ranks of several hosts that are killed: at every step of their lives, and while others wait for them.
  * Whoever lives learns who died, soon, and goes on without the dead in a group of those who are left.
@@ -13,6 +13,8 @@
 #include "base/report/status.h"
 #include "doom.h"
 #include "fabric/group/hosts.h"
+#include "fabric/world/lifeline_parts.h"
+#include "fabric/world/remote.h"
 #include "values_seed.h"
 
 enum { LIMIT_MS = 60000, SOON_MS = 30000, COUNT = 20000 };
@@ -319,6 +321,57 @@ TEST(test_hosts_death_of_a_host)
     kill_waited_for("the second of 3 hosts killed", 6, 2, 3u << 2, rounds());
     kill_waited_for("the first of 3 hosts, which serves the store, killed", 6, 2, 3u, rounds());
     kill_waited_for("the other one of 2 hosts killed", 2, 1, 1u << 1, rounds());
+}
+
+/* ---- by whom ---- */
+
+/* Has the rank gone so, before long?  Nobody drives but the thread that does where nobody waits. */
+static bool is_gone(const weft_i_world *world, int rank, weft_status how)
+{
+    int64_t end = weft_i_os_deadline(SOON_MS);
+    while (weft_i_world_fate(world, rank) != how && WEFT_OS->clock_ns() < end)
+        crew_rest(1);
+    return weft_i_world_fate(world, rank) == how;
+}
+
+/* Rank 2 takes 1 and 3 for dead, has a lifeline that cannot tell it, and leaves. */
+static int leaving(int rank, void *arg)
+{
+    const scene *s = arg;
+    weft_group *group = join(rank, s);
+    double sum;
+    CREW(group, "%s", weft_last_error());
+    OK(add_up(group, &sum)); /* rank 2 has written to rank 0 */
+    OK(weft_group_barrier(group, WEFT_DEFAULT));
+    weft_i_world *world = group->world;
+    if (rank == 2) {
+        pthread_mutex_lock(&world->lifeline->lock);
+        atomic_store(&world->peers[1].gone, WEFT_I_DEAD);
+        atomic_store(&world->peers[3].gone, WEFT_I_DEAD);
+        weft_i_remote_leave(world->remote);
+    }
+    if (rank == 0) {
+        for (int dead = 1; dead < s->size; dead += 2)
+            CREW(is_gone(world, dead, WEFT_ERR_PEER_DEAD), "rank %d is not known to be dead", dead);
+        CREW(is_gone(world, 2, WEFT_ERR_PEER_LEFT), "rank 2 is not known to have left");
+        crew->go++;
+    }
+    while (!crew->go)
+        crew_rest(1);
+    if (rank == 2)
+        pthread_mutex_unlock(&world->lifeline->lock);
+    crew->rank[rank].done = 1;
+    return 0;
+}
+
+/* Else those who hear of its leaving first would blame it. */
+TEST(test_hosts_death_is_told_by_who_leaves)
+{
+    NEED_UCX();
+    scene s = {hosts_free_port(), 4, 1, 0, 0, 0};
+    if (!s.port)
+        SKIP("no TCP store here: %s", weft_last_error());
+    crew_run("a rank that leaves tells of two deaths", s.size, leaving, &s, -1);
 }
 
 int main(int argc, char **argv)

@@ -440,9 +440,10 @@ weft_status weft_i_remote_start(weft_i_remote *remote)
 
 /* ---- the end ---- */
 
-/* What a rank says when it leaves; with LEFT_FOR_GOOD, in the next word, 1 + a rank whose death it knows of,
- * which may be why it leaves. */
+/* What a rank says when it leaves; with LEFT_FOR_GOOD come the ranks of whose death it knows, as one of them may
+ * be why it leaves. */
 enum { LEAVING, LEFT_FOR_GOOD, ANSWER };
+enum { DEAD_TOLD = 256 };
 
 /* What is heard first of a rank elsewhere stands. */
 static void mark_gone(weft_i_world *world, int rank, weft_i_fate fate)
@@ -455,12 +456,23 @@ static void mark_gone(weft_i_world *world, int rank, weft_i_fate fate)
                                             memory_order_relaxed, memory_order_relaxed);
 }
 
-static uint32_t name_dead(const weft_i_world *world)
+static size_t list_dead(const weft_i_world *world, uint32_t dead[DEAD_TOLD])
 {
-    for (int rank = 0; rank < world->size; rank++)
+    size_t count = 0;
+    for (int rank = 0; rank < world->size && count < DEAD_TOLD; rank++)
         if (rank != world->rank && weft_i_world_fate(world, rank) == WEFT_ERR_PEER_DEAD)
-            return 1 + (uint32_t)rank;
-    return 0;
+            dead[count++] = (uint32_t)rank;
+    return count;
+}
+
+static void mark_dead(weft_i_world *world, const char *data, size_t bytes)
+{
+    for (size_t at = 0; at + sizeof(uint32_t) <= bytes; at += sizeof(uint32_t)) {
+        uint32_t rank;
+        memcpy(&rank, data + at, sizeof rank);
+        if (rank < (uint32_t)world->size && (int)rank != world->rank)
+            mark_gone(world, (int)rank, WEFT_I_DEAD);
+    }
 }
 
 static void take_left(weft_i_world *world, int from, const weft_i_head *head, const void *data,
@@ -469,17 +481,13 @@ static void take_left(weft_i_world *world, int from, const weft_i_head *head, co
     weft_i_remote *remote = world->remote;
     weft_i_pair *pair = remote->pairs[from];
     weft_i_head answer = {.kind = WEFT_I_HEAD_LEFT, .word = {ANSWER}};
-    (void)data;
-    (void)bytes;
     if (head->word[0] == LEAVING)
         weft_i_remote_tell(remote, from, &answer, NULL, 0);
     pair->answered |= head->word[0] == ANSWER;
     if (head->word[0] != LEFT_FOR_GOOD)
         return;
     pair->left = true;
-    uint32_t dead = head->word[1];
-    if (dead && dead <= (uint32_t)world->size && (int)dead - 1 != world->rank)
-        mark_gone(world, (int)dead - 1, WEFT_I_DEAD);
+    mark_dead(world, data, bytes);
     mark_gone(world, from, WEFT_I_LEFT);
 }
 
@@ -522,14 +530,15 @@ static void wait_for(weft_i_remote *remote, bool (*ready)(void *arg), int64_t li
 
 static void tell_all_leaving(weft_i_remote *remote, uint32_t what)
 {
-    uint32_t dead = what == LEFT_FOR_GOOD ? name_dead(remote->world) : 0;
-    weft_i_head head = {.kind = WEFT_I_HEAD_LEFT, .word = {what, dead}};
+    uint32_t dead[DEAD_TOLD];
+    size_t count = what == LEFT_FOR_GOOD ? list_dead(remote->world, dead) : 0;
+    weft_i_head head = {.kind = WEFT_I_HEAD_LEFT, .word = {what}};
     weft_i_remote_enter(remote);
     for (int rank = 0; rank < remote->world->size; rank++) {
         const weft_i_pair *pair = remote->pairs[rank];
         if (pair && pair->written && !pair->left && !pair->cut && !pair->faulty &&
             weft_i_world_fate(remote->world, rank) == WEFT_OK)
-            weft_i_remote_tell(remote, rank, &head, NULL, 0);
+            weft_i_remote_tell(remote, rank, &head, dead, count * sizeof *dead);
     }
     weft_i_remote_give(remote);
 }
