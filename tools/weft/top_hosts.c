@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `weft top --hosts a,b`: the tables of several hosts, one below the other.  Each interval the command
- * runs itself there, all at once; a host that does not answer has its sentence in its place.
+ * runs itself there, all at once; a host that does not answer in time has its sentence in its place.
  */
 #include "top.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { HOSTS = 64, COMMAND = 1024, LINE = 512 };
+enum { HOSTS = 64, COMMAND = 4096, LINE = 512, PATIENCE_S = 20 };
 
 typedef struct answer {
     char host[128];
@@ -45,24 +45,33 @@ static int split(const char *list, answer *hosts)
     return count ? count : -1;
 }
 
+static long limit_of(const top_ask *what)
+{
+    return PATIENCE_S + what->interval_ms / 1000;
+}
+
 static void ask(answer *host, const top_ask *what)
 {
     char command[COMMAND];
-    snprintf(command, sizeof command, "%s %s %s top -n 1 -i %ld -s %s %s </dev/null 2>&1",
-             what->rsh, host->host, what->weft, what->interval_ms, what->order,
-             what->which ? what->which : "");
-    host->from = popen(command, "r");
+    int length = snprintf(command, sizeof command,
+                          "timeout -k 1 %ld %s %s %s top -n 1 -i %ld -s %s %s </dev/null 2>&1",
+                          limit_of(what), what->rsh, host->host, what->weft, what->interval_ms,
+                          what->order, what->which ? what->which : "");
+    host->from = length < COMMAND ? popen(command, "r") : NULL;
 }
 
 /* Takes what a host says; its table may be long. */
-static void hear(answer *host)
+static void hear(answer *host, const top_ask *what)
 {
+    enum { LATE = 124 }; /* the exit status of timeout(1) */
     char line[LINE];
     FILE *to = open_memstream(&host->text, &host->bytes);
     while (host->from && to && fgets(line, sizeof line, host->from))
         fputs(line, to);
     int status = host->from ? pclose(host->from) : -1;
-    if (to && (status < 0 || !WIFEXITED(status) || WEXITSTATUS(status)))
+    if (to && status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == LATE)
+        fprintf(to, "weft top: host %s did not answer in %ld s\n", host->host, limit_of(what));
+    else if (to && status)
         fprintf(to, "weft top: no table of host %s\n", host->host);
     if (to)
         fclose(to);
@@ -95,7 +104,7 @@ int top_hosts(const char *list, const top_ask *what, long times, int escapes)
         for (int i = 0; i < count; i++)
             ask(&hosts[i], what);
         for (int i = 0; i < count; i++)
-            hear(&hosts[i]);
+            hear(&hosts[i], what);
         show(hosts, count, escapes);
         for (int i = 0; i < count; i++) {
             free(hosts[i].text);
