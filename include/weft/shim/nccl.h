@@ -58,6 +58,7 @@ struct weft_shim_nccl {
 __attribute__((weak)) __thread struct weft_shim_nccl weft_shim_nccl_here;
 /* Where ranks with the newest id meet; the process that made it serves it. */
 __attribute__((weak)) weft_store *weft_shim_nccl_store;
+__attribute__((weak)) int weft_shim_nccl_ids; /* how many were made */
 
 static inline ncclResult_t weft_shim_nccl_result(weft_status status)
 {
@@ -141,10 +142,9 @@ static inline const char *ncclGetLastError(ncclComm_t comm)
 
 static inline ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    static int made;
     memset(id, 0, sizeof *id);
     snprintf(id->internal, sizeof id->internal, "weft-nccl-%d-%d", WEFT_CAST(int, getpid()),
-             made++);
+             weft_shim_nccl_ids++);
     weft_store *store = weft_store_unix_serve(id->internal);
     if (!store)
         return weft_shim_nccl_result(weft_last_status());
