@@ -296,6 +296,85 @@ TEST(test_hosts_meet_dying)
     }
 }
 
+/* Comes to the meeting that all others name "test", on this host alone, as if its death had overtaken what it
+ * tells the others. */
+static weft_i_point come_here(weft_group *group, weft_i_meeting *meeting)
+{
+    weft_i_point point = weft_i_hosts_point(group, WEFT_I_HOSTS_BOARD, false);
+    uint32_t digest = weft_i_digest(1, sizeof(int[2]));
+    for (const char *c = "test"; *c; c++)
+        digest = weft_i_digest(digest, (unsigned char)*c);
+    /* Our own word. */
+    uint32_t epoch = weft_i_arrival_epoch(atomic_load_explicit(
+                         &group->board->row[group->rank].arrival, memory_order_relaxed)) +
+                     1;
+    int *note = (int *)group->board->row[group->rank].note[epoch & 1];
+    note[0] = group->rank;
+    note[1] = 0;
+    *meeting = (weft_i_meeting){.culprit = -1};
+    weft_i_signal_come(&point, digest, meeting);
+    return point;
+}
+
+/* One has come where it lives, and nowhere else: the others there must not wait for those who gave up. */
+static int overtaken(int rank, void *arg)
+{
+    const scene *s = arg;
+    weft_group *world = join(rank, s);
+    weft_i_meeting meeting;
+    CREW(world, "%s", weft_last_error());
+    OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == s->dying) {
+        come_here(world, &meeting);
+        raise(SIGKILL);
+    }
+    while (rank / s->per_host == s->dying / s->per_host && crew->go < s->size - s->per_host)
+        crew_rest(1); /* comes when they have given up */
+    int64_t began = WEFT_OS->clock_ns();
+    weft_status status = exchange(world, 0, WEFT_DEFAULT);
+    CREW(status == WEFT_ERR_PEER_DEAD, "%d: %s", (int)status, weft_last_error());
+    CREW(WEFT_OS->clock_ns() - began < LIMIT_MS / 2 * 1000000LL, "%s", weft_last_error());
+    CREW(strstr(weft_last_error(), "rank 3 ("), "%s", weft_last_error());
+    crew->go++;
+    while (crew->go < s->size - 1) /* who leaves is not waited for either */
+        crew_rest(1);
+    return leave(rank, world);
+}
+
+TEST(test_hosts_meet_overtaken)
+{
+    RUN("2 hosts of 2", 4, 2, 3, overtaken);
+    RUN("3 hosts of 2", 6, 2, 3, overtaken);
+}
+
+/* The first one that has gone on is dead: the others learn from its host what it had shown. */
+static int gone_on(int rank, void *arg)
+{
+    const scene *s = arg;
+    weft_group *world = join(rank, s);
+    weft_i_meeting meeting;
+    CREW(world, "%s", weft_last_error());
+    OK(weft_group_barrier(world, WEFT_DEFAULT));
+    if (rank == s->dying) {
+        weft_i_point point = come_here(world, &meeting);
+        OK(weft_i_signal_await(&point, LIMIT_MS, &meeting));
+        raise(SIGKILL);
+    }
+    OK(exchange(world, 0, WEFT_DEFAULT));
+    weft_status status = exchange(world, 1, WEFT_DEFAULT);
+    CREW(status == WEFT_ERR_PEER_DEAD, "%d: %s", (int)status, weft_last_error());
+    crew->go++;
+    while (crew->go < s->size - 1) /* who leaves cannot tell what was shown there */
+        crew_rest(1);
+    return leave(rank, world);
+}
+
+TEST(test_hosts_meet_gone_on)
+{
+    RUN("2 hosts of 2", 4, 2, 2, gone_on);
+    RUN("3 hosts of 2", 6, 2, 2, gone_on);
+}
+
 int main(int argc, char **argv)
 {
     return harness_main(argc, argv);

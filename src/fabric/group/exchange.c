@@ -315,6 +315,23 @@ static void warn_late(const weft_i_vigil *vigil)
                    (double)group->world->warn_ns * 1e-9, names);
 }
 
+/*
+ * A member that died may have come to this host's board and not to another's.  Those there give up, and
+ * will not come again; here the dead one is not missing.  One who gave up an earlier meeting looks the
+ * same: with a death in the group this one may fail too.
+ */
+static bool gave_up_for_a_death(const weft_i_vigil *vigil, int missing)
+{
+    const weft_i_point *point = vigil->point;
+    if (!point->far || !point->gave_up || missing == point->me)
+        return false;
+    /* Relaxed: see weft_i_vigil_saw_give_up. */
+    uint64_t stamp = atomic_load_explicit(
+        (_Atomic uint64_t *)(void *)(point->gave_up + (size_t)missing * point->stride),
+        memory_order_relaxed);
+    return stamp && weft_i_group_of_fate(vigil->label->group, WEFT_ERR_PEER_DEAD) >= 0;
+}
+
 /* Without a message: the meeting may turn out to have succeeded. */
 static weft_status point_lost(void *arg, uint64_t missing)
 {
@@ -322,6 +339,8 @@ static weft_status point_lost(void *arg, uint64_t missing)
     if (vigil->label->group->hosts)
         weft_i_hosts_look(vigil->label->group, (int)missing);
     weft_status status = weft_i_vigil_look(vigil, (int)missing);
+    if (status == WEFT_OK && gave_up_for_a_death(vigil, (int)missing))
+        return WEFT_ERR_PEER_DEAD;
     if (status == WEFT_OK &&
         weft_i_world_is_late(vigil->label->group->world, &vigil->late, WEFT_OS->clock_ns()))
         warn_late(vigil);
@@ -355,6 +374,15 @@ static weft_status fail_left_waiting(const weft_i_vigil *vigil, const weft_i_mee
     weft_i_world_describe(group->world, group->members[leaver], who, sizeof who);
     return weft_i_fail(WEFT_ERR_PEER_LEFT, "%s: %s waited in vain, as we do, for %s", what, who,
                        names);
+}
+
+/* The one that is missing lives, and has given up because of another one.  WEFT_OK: it is not so. */
+static weft_status fail_for_a_death(const weft_i_vigil *vigil, int missing)
+{
+    const weft_group *group = vigil->label->group;
+    return gave_up_for_a_death(vigil, missing)
+               ? weft_i_group_lost(vigil->label, weft_i_group_of_fate(group, WEFT_ERR_PEER_DEAD))
+               : WEFT_OK;
 }
 
 static weft_status fail_anew(const weft_i_label *label, const weft_i_meeting *meeting)
@@ -410,6 +438,7 @@ static weft_status tell_await(const weft_i_vigil *vigil, const weft_i_meeting *m
             weft_i_hosts_hear(label->group->world);
         WEFT_TRY(fail_left_waiting(vigil, meeting));
         WEFT_TRY(weft_i_group_lost(label, meeting->culprit));
+        WEFT_TRY(fail_for_a_death(vigil, meeting->culprit));
         return weft_i_fail(status, "%s: rank %d will not come", label->op, meeting->culprit);
     }
 }

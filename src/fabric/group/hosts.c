@@ -176,6 +176,12 @@ void weft_i_hosts_tell_stuck(const weft_group *group, uint64_t where, const char
     tell_hosts(group, WEFT_I_HEAD_STUCK, word, call, strlen(call));
 }
 
+void weft_i_hosts_ask_all(const weft_group *group, weft_i_hosts_place place, int member)
+{
+    uint32_t word[WEFT_I_HEAD_WORDS] = {place, 1 + (uint32_t)member};
+    tell_hosts(group, WEFT_I_HEAD_ASK, word, NULL, 0);
+}
+
 void weft_i_hosts_refuse(weft_i_world *world, weft_i_key key, int member_world_rank, int rank,
                          weft_status why)
 {

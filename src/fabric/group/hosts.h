@@ -167,6 +167,9 @@ enum {
     WEFT_I_HOSTS_WORD_BITS = 8  /* of a place, in a head's first word */
 };
 
+/* Asks every other host for what a member has shown last, which it may not be able to say itself any more. */
+void weft_i_hosts_ask_all(const weft_group *group, weft_i_hosts_place place, int member);
+
 void weft_i_hosts_answer_bar(weft_i_world *world, int to, const weft_i_head *asked,
                              weft_status found, int who);
 bool weft_i_hosts_take_barred(weft_group *group, int from, const weft_i_head *head,

@@ -205,7 +205,6 @@ typedef struct completing {
     const weft_group *group;
     weft_i_hosts_place place;
     uint32_t epoch;
-    int helper; /* who has gone on, and can say what we lack; -1 */
     int64_t asked_at;
 } completing;
 
@@ -229,22 +228,21 @@ static bool is_complete(void *arg)
         return true;
     enum { AGAIN_NS = 20 * 1000 * 1000 };
     int64_t now = WEFT_OS->clock_ns();
-    if (c->helper >= 0 && c->group->hosts->away[c->helper] && now - c->asked_at > AGAIN_NS) {
-        uint32_t word[WEFT_I_HEAD_WORDS] = {c->place, 1 + (uint32_t)missing};
+    if (now - c->asked_at > AGAIN_NS) {
         c->asked_at = now;
-        weft_i_hosts_tell(c->group, c->helper, WEFT_I_HEAD_ASK, word, NULL, 0);
+        weft_i_hosts_ask_all(c->group, c->place, missing);
     }
     return false;
 }
 
 /*
  * The meeting has succeeded.  Who learned that from others may lack the word of a member that died while it
- * told the hosts: whoever has gone on has it.
+ * told the hosts: the host has it on which somebody has gone on, be that one alive or not.
  */
 static weft_status complete(const weft_i_label *label, const weft_i_point *point,
                             const weft_i_meeting *meeting)
 {
-    completing c = {label->group, far_of(point)->place, meeting->epoch, meeting->culprit, 0};
+    completing c = {label->group, far_of(point)->place, meeting->epoch, 0};
     weft_i_errors before;
     if (first_missing(&c) < 0)
         return WEFT_OK;
