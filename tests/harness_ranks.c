@@ -4,9 +4,9 @@
 
 #include "backends/ucx/wire.h"
 #include "base/os/os.h"
+#include "free_port.h"
 #include "sanitized.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 
 harness_rank *harness_ranks;
@@ -188,20 +188,6 @@ static int harness_leaves_nothing(harness_rank *rank, const unsigned char *befor
 }
 
 /* ---- several hosts ---- */
-
-/* A port that was free a moment ago; -1. */
-static int harness_free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = -1;
-    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) &&
-        !getsockname(fd, (struct sockaddr *)&at, &length))
-        port = ntohs(at.sin_port);
-    if (fd >= 0)
-        close(fd);
-    return port;
-}
 
 /* "2+1": how the ranks of the test are spread; without that, over two hosts.  False: they are not as many. */
 static int harness_spread(const char *sizes, int ranks)
@@ -468,7 +454,7 @@ static int harness_run_hosts(const harness_test *test)
         return harness_report(test->name, "ucx", test->ranks, HARNESS_SKIP, reason);
     if (!harness_spread(sizes, test->ranks))
         harness_spread("", test->ranks);
-    harness_port = harness_free_port();
+    harness_port = free_port();
     int failed = harness_run_backend("ucx", test->ranks, harness_process_rank);
     harness_hosts = 0;
     return failed;

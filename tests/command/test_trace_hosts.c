@@ -146,7 +146,7 @@ static void check_barriers(double off_us)
 
 TEST(test_trace_hosts_merge)
 {
-    int port = hosts_free_port();
+    int port = free_port();
     if (!clocks_differ())
         SKIP("the kernel gives processes no clock of their own");
     CHECK(port);

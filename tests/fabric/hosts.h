@@ -6,6 +6,8 @@
 #ifndef WEFT_TESTS_HOSTS_H
 #define WEFT_TESTS_HOSTS_H
 
+#include "free_port.h"
+
 #include "weft/store.h"
 
 #include <stdio.h>
@@ -19,14 +21,6 @@ static inline void hosts_set_number(const char *name, int value)
     char text[16];
     snprintf(text, sizeof text, "%d", value);
     setenv(name, text, 1);
-}
-
-static inline int hosts_free_port(void)
-{
-    weft_store *probe = weft_store_tcp_serve(NULL, 0, hosts_token);
-    int port = weft_store_port(probe);
-    weft_release(probe);
-    return port;
 }
 
 /* This process is `rank` of `size`, on hosts of `per_host` ranks each.  The token is not set.  What goes

@@ -144,9 +144,9 @@ static int hosts_killed_crew(int rank, void *arg)
 
 TEST(test_shrink_hosts)
 {
-    int port = hosts_free_port();
+    int port = free_port();
     if (!port)
-        SKIP("no TCP store here: %s", weft_last_error());
+        SKIP("no port is free here");
     crew_run("hosts", 4, hosts_killed_crew, &port, 3);
 }
 
@@ -190,9 +190,9 @@ static int hosts_groups_crew(int rank, void *arg)
 
 TEST(test_shrink_hosts_groups)
 {
-    int port = hosts_free_port();
+    int port = free_port();
     if (!port)
-        SKIP("no TCP store here: %s", weft_last_error());
+        SKIP("no port is free here");
     crew_run("groups between hosts", 4, hosts_groups_crew, &port, -1);
 }
 

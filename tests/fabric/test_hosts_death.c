@@ -172,9 +172,9 @@ static void kill_at_steps(int size, int per_host, int victim, int first, int str
     bool outlived = false;
     first += values_first((uint64_t)(size * CREW_MAX + victim), stride) - 1;
     for (int step = first; !outlived; step += stride) {
-        scene s = {hosts_free_port(), size, per_host, 1u << victim, step, 0};
+        scene s = {free_port(), size, per_host, 1u << victim, step, 0};
         if (!s.port)
-            SKIP("no TCP store here: %s", weft_last_error());
+            SKIP("no port is free here");
         snprintf(what, sizeof what, "rank %d of %d dead at step %d", victim, size, step);
         crew_run(what, size, doomed, &s, victim);
         outlived = crew->rank[victim].done;
@@ -280,9 +280,9 @@ static void kill_waited_for(const char *what, int size, int per_host, unsigned d
         long long told[64 * CREW_MAX];
         int count = 0, which = (begin + i) % ACTS;
         for (int round = 0; round < rounds; round++) {
-            scene s = {hosts_free_port(), size, per_host, dying, 0, which};
+            scene s = {free_port(), size, per_host, dying, 0, which};
             if (!s.port)
-                SKIP("no TCP store here: %s", weft_last_error());
+                SKIP("no port is free here");
             crew_run_without(what, size, waiting, &s, dying);
             for (int rank = 0; rank < size; rank++)
                 if (crew->rank[rank].slowest_ms)
@@ -368,9 +368,9 @@ static int leaving(int rank, void *arg)
 TEST(test_hosts_death_is_told_by_who_leaves)
 {
     NEED_UCX();
-    scene s = {hosts_free_port(), 4, 1, 0, 0, 0};
+    scene s = {free_port(), 4, 1, 0, 0, 0};
     if (!s.port)
-        SKIP("no TCP store here: %s", weft_last_error());
+        SKIP("no port is free here");
     crew_run("a rank that leaves tells of two deaths", s.size, leaving, &s, -1);
 }
 

@@ -36,10 +36,10 @@ static weft_group *join(int rank, const scene *s)
 #define RUN(what_, size_, per_host_, dying_, body_)                      \
     do {                                                                 \
         char reason_[192];                                               \
-        scene scene_ = {hosts_free_port(), size_, per_host_, dying_};    \
+        scene scene_ = {free_port(), size_, per_host_, dying_};          \
         hosts_use_ucx();                                                 \
         if (!scene_.port)                                                \
-            SKIP("no TCP store here: %s", weft_last_error());            \
+            SKIP("no port is free here");                                \
         if (weft_i_remote_engine()->probe(reason_, sizeof reason_) <= 0) \
             SKIP("%s", reason_);                                         \
         crew_run(what_, size_, body_, &scene_, dying_);                  \

@@ -104,10 +104,10 @@ static int stop(int rank, void *arg)
 static void run(const char *what, unsigned stopped)
 {
     char reason[192];
-    scene s = {hosts_free_port(), 4, 2, stopped};
+    scene s = {free_port(), 4, 2, stopped};
     hosts_use_ucx();
     if (!s.port)
-        SKIP("no TCP store here: %s", weft_last_error());
+        SKIP("no port is free here");
     if (weft_i_remote_engine()->probe(reason, sizeof reason) <= 0)
         SKIP("%s", reason);
     crew_run(what, s.size, stop, &s, -1);

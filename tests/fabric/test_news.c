@@ -47,9 +47,9 @@ TEST(test_news_init_barrier_finish)
 {
     scene s = {.size = 4, .per_host = 1};
     for (int round = 0; round < 25; round++) {
-        s.port = hosts_free_port();
+        s.port = free_port();
         if (!s.port)
-            SKIP("no TCP store here: %s", weft_last_error());
+            SKIP("no port is free here");
         s.per_host = 1 + round % 2;
         crew_run("init, barrier, finish", 4, right_crew, &s, -1);
     }
@@ -84,11 +84,11 @@ static int slow_crew(int rank, void *arg)
 
 TEST(test_news_finish_waits_for_the_slow)
 {
-    scene s = {.size = 3, .per_host = 1, .port = hosts_free_port()};
+    scene s = {.size = 3, .per_host = 1, .port = free_port()};
     if (!s.port)
-        SKIP("no TCP store here: %s", weft_last_error());
+        SKIP("no port is free here");
     crew_run("slow", 3, slow_crew, &s, -1);
-    s.port = hosts_free_port();
+    s.port = free_port();
     s.dying = 1u << 1;
     crew_run("slow, and one dies", 3, slow_crew, &s, 1);
 }
@@ -175,9 +175,9 @@ static void run_deaths(const char *what, int size, int per_host, unsigned dying)
     for (int way = 0; way < WAYS; way++)
         for (int round = 0; round < 4; round++) {
             scene s = {.size = size, .per_host = per_host, .dying = dying, .way = way};
-            s.port = hosts_free_port();
+            s.port = free_port();
             if (!s.port)
-                SKIP("no TCP store here: %s", weft_last_error());
+                SKIP("no port is free here");
             crew_run_without(what, size, dying_crew, &s, dying);
             long long slowest = 0;
             for (int rank = 0; rank < size; rank++)
@@ -216,9 +216,9 @@ TEST(test_news_log_of_a_new_server)
     snprintf(path, sizeof path, "%s/%%r", pattern);
     setenv("WEFT_DEBUG_FILE", path, 1);
     scene s = {.size = 3, .per_host = 1, .dying = 1u << 0, .log = path};
-    s.port = hosts_free_port();
+    s.port = free_port();
     if (!s.port)
-        SKIP("no TCP store here: %s", weft_last_error());
+        SKIP("no port is free here");
     crew_run_without("a logged death", 3, dying_crew, &s, s.dying);
     for (int rank = 1; rank < 3; rank++) {
         snprintf(path, sizeof path, "%s/%d", pattern, rank);
@@ -277,9 +277,9 @@ static int versions_crew(int rank, void *arg)
 TEST(test_news_of_another_version)
 {
     for (int round = 0; round < 10; round++) {
-        scene s = {.size = 3, .per_host = 1, .port = hosts_free_port()};
+        scene s = {.size = 3, .per_host = 1, .port = free_port()};
         if (!s.port)
-            SKIP("no TCP store here: %s", weft_last_error());
+            SKIP("no port is free here");
         crew_run("versions", 3, versions_crew, &s, -1);
     }
 }

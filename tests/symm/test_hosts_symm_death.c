@@ -40,10 +40,10 @@ static void run_with(const char *what, int size, int per_host, deed act, int vic
                      int (*body)(int rank, void *arg))
 {
     char reason[192], name[64];
-    scene s = {hosts_free_port(), size, per_host, act};
+    scene s = {free_port(), size, per_host, act};
     hosts_use_ucx();
     if (!s.port)
-        SKIP("no TCP store here: %s", weft_last_error());
+        SKIP("no port is free here");
     if (weft_i_remote_engine()->probe(reason, sizeof reason) <= 0)
         SKIP("%s", reason);
     snprintf(name, sizeof name, "%s, %s", what, act_names[act]);
