@@ -47,6 +47,13 @@ static int make_tensor(const operands *o)
     return !o->world;
 }
 
+static int add(const operands *o)
+{
+    weft_tensor *sum = weft_add(o->plain[0], o->plain[1]);
+    weft_release(sum);
+    return !sum;
+}
+
 static int group_barrier(const operands *o)
 {
     return weft_group_barrier(o->world, WEFT_DEFAULT) < 0;
@@ -107,6 +114,7 @@ static const struct row {
     {"reading the clock", 1, read_clock},
     {"scope, open and close", 1, open_scope},
     {"tensor, make and release", 1, make_tensor},
+    {"weft_add of 2 f32", 1, add},
     {"barrier of a group", 1, group_barrier},
     {"barrier on a channel", 1, channel_barrier},
     {"all_reduce, 8 B", 1, reduce_plain},
