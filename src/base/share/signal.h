@@ -115,6 +115,12 @@ static inline _Atomic uint32_t *weft_i_point_bell(const weft_i_point *point, int
     return (_Atomic uint32_t *)(void *)(point->bells + (size_t)rank * point->stride);
 }
 
+/* When the rank last took an arrival back; relaxed, as the arrival that it put back brings it. */
+static inline _Atomic uint64_t *weft_i_point_gave_up(const weft_i_point *point, int rank)
+{
+    return (_Atomic uint64_t *)(void *)(point->gave_up + (size_t)rank * point->stride);
+}
+
 static inline uint32_t weft_i_arrival_epoch(uint64_t word)
 {
     return (uint32_t)(word >> 32);

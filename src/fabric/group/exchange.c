@@ -228,9 +228,8 @@ static void note_giving_up(void *arg)
     const weft_i_vigil *vigil = arg;
     const weft_i_point *point = vigil->point;
     if (point->gave_up) /* relaxed: see weft_i_vigil_saw_give_up */
-        atomic_store_explicit(
-            (_Atomic uint64_t *)(void *)(point->gave_up + (size_t)point->me * point->stride),
-            weft_i_stamp(WEFT_OS->clock_ns(), point->tag), memory_order_relaxed);
+        atomic_store_explicit(weft_i_point_gave_up(point, point->me),
+                              weft_i_stamp(WEFT_OS->clock_ns(), point->tag), memory_order_relaxed);
 }
 
 /* Is this meeting still without the rank, which has not given up either? */
@@ -323,13 +322,11 @@ static void warn_late(const weft_i_vigil *vigil)
 static bool gave_up_for_a_death(const weft_i_vigil *vigil, int missing)
 {
     const weft_i_point *point = vigil->point;
-    if (!point->far || !point->gave_up || missing == point->me)
+    if (!point->far || !point->gave_up)
         return false;
     /* Relaxed: see weft_i_vigil_saw_give_up. */
-    uint64_t stamp = atomic_load_explicit(
-        (_Atomic uint64_t *)(void *)(point->gave_up + (size_t)missing * point->stride),
-        memory_order_relaxed);
-    return stamp && weft_i_group_of_fate(vigil->label->group, WEFT_ERR_PEER_DEAD) >= 0;
+    return atomic_load_explicit(weft_i_point_gave_up(point, missing), memory_order_relaxed) &&
+           weft_i_group_of_fate(vigil->label->group, WEFT_ERR_PEER_DEAD) >= 0;
 }
 
 /* Without a message: the meeting may turn out to have succeeded. */

@@ -205,9 +205,8 @@ static bool take_bar(weft_group *group, int from, const weft_i_head *head, const
         atomic_store_explicit(weft_i_point_word(&point, from),
                               (uint64_t)head->word[2] << 32 | head->word[3], memory_order_release);
         /* Relaxed: see weft_i_vigil_saw_give_up. */
-        atomic_store_explicit(
-            (_Atomic uint64_t *)(void *)(point.gave_up + (size_t)from * point.stride),
-            weft_i_stamp(WEFT_OS->clock_ns(), point.tag), memory_order_relaxed);
+        atomic_store_explicit(weft_i_point_gave_up(&point, from),
+                              weft_i_stamp(WEFT_OS->clock_ns(), point.tag), memory_order_relaxed);
         weft_i_os_barrier_everywhere();
         found = weft_i_signal_bar(&point, head->word[1], 0, -1, &who);
     }

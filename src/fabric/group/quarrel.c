@@ -346,9 +346,7 @@ bool weft_i_vigil_saw_give_up(const weft_i_vigil *vigil, int rank)
     if (!point->gave_up || !vigil->begin)
         return false;
     /* Relaxed: its arrival, which was seen to be gone, was taken back with release after it. */
-    uint64_t stamp = atomic_load_explicit(
-        (_Atomic uint64_t *)(void *)(point->gave_up + (size_t)rank * point->stride),
-        memory_order_relaxed);
+    uint64_t stamp = atomic_load_explicit(weft_i_point_gave_up(point, rank), memory_order_relaxed);
     return stamp >> 16 >= weft_i_stamp(vigil->begin, 0) >> 16 &&
            (stamp & 0xffff) == (point->tag & 0xffff);
 }
