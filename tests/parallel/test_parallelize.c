@@ -3,7 +3,6 @@
 /* A tiny GPT by every mixture: layers cut by plans, sequences in parts, shards and copies, in one, two
  * and three dimensions, with the losses, gradients and norms of one rank. */
 #include "tiny_gpt.h"
-#include "values_seed.h"
 
 #include "harness.h"
 
@@ -14,7 +13,6 @@ typedef struct mixture {
         *model; /* all; what shares the batch; what shares the layers, or NULL */
     model_cut cut;
     bool sharded, loss_parallel;
-    int steps;
 } mixture;
 
 /* ---- plans ---- */
@@ -137,28 +135,24 @@ static void check_parts(const truth *t, int s, weft_module *net)
     }
 }
 
-static void train(const mixture *m)
+static void train(const truth *t, const mixture *m)
 {
-    truth t;
     int parts, part = part_of_batch(m, &parts);
-    int steps =
-        VALUES_SANITIZED && m->steps > 2 ? 2 : m->steps; /* the second has what the first left */
-    find_truth(&t, steps);
     weft_module *net = new_gpt();
     spread(net, m);
     weft_sgd_opts momentum = WEFT_SGD_OPTS_INIT;
     momentum.momentum = 0.9;
     weft_optim *sgd = weft_optim_sgd(net, RATE, &momentum);
-    for (int s = 0; s < steps; s++) {
+    for (int s = 0; s < STEPS_TRAINED; s++) {
         double norm;
         weft_scope_open();
         weft_tensor *batch = weft_narrow(batch_of(s), 0, BATCH / parts * part, BATCH / parts);
         weft_tensor *loss = loss_of(net, m, batch);
         CHECK_OK(weft_backward(loss));
-        CHECK_NEAR(mean_over_data(m, loss), t.loss[s], 1e-6);
-        check_parts(&t, s, net);
+        CHECK_NEAR(mean_over_data(m, loss), t->loss[s], 1e-6);
+        check_parts(t, s, net);
         CHECK_OK(weft_clip_grads(net, LIMIT, m->mesh, &norm));
-        CHECK_NEAR(norm, t.norm[s], 1e-6);
+        CHECK_NEAR(norm, t->norm[s], 1e-6);
         CHECK_OK(weft_optim_step(sgd));
         weft_scope_close();
     }
@@ -174,28 +168,40 @@ static weft_mesh *mesh_of(weft_group *world, weft_shape shape, const char *names
 
 /* ---- one dimension: layers alone ---- */
 
-static void train_model(weft_group *world, model_cut cut, bool loss_parallel, int steps)
+static void train_model(weft_group *world, const truth *t, model_cut cut, bool loss_parallel)
 {
     weft_mesh *mesh = mesh_of(world, WEFT_SHAPE(weft_size(world)), "model");
-    mixture m = {
-        .mesh = mesh, .model = mesh, .cut = cut, .loss_parallel = loss_parallel, .steps = steps};
-    train(&m);
+    mixture m = {.mesh = mesh, .model = mesh, .cut = cut, .loss_parallel = loss_parallel};
+    train(t, &m);
 }
 
 RANKS_TEST(test_parallelize_features, 2)
 {
     weft_group *world = join(30000);
-    train_model(world, BY_FEATURES, false, 20);
-    train_model(world, BY_FEATURES, true, 5);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
+    train_model(world, &t, BY_FEATURES, false);
+    train_model(world, &t, BY_FEATURES, true);
+    finish(world);
+}
+
+RANKS_TEST(test_parallelize_features_eight, 8)
+{
+    weft_group *world = join(60000);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
+    train_model(world, &t, BY_FEATURES, true);
     finish(world);
 }
 
 RANKS_TEST(test_parallelize_sequence, 4)
 {
     weft_group *world = join(30000);
-    train_model(world, BY_SEQUENCE, true, 5);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
+    train_model(world, &t, BY_SEQUENCE, true);
     weft_fused_use(WEFT_FUSED_PIPELINE);
-    train_model(world, BY_SEQUENCE, true, 5);
+    train_model(world, &t, BY_SEQUENCE, true);
     weft_fused_use(WEFT_FUSED_CHOOSE);
     finish(world);
 }
@@ -203,7 +209,9 @@ RANKS_TEST(test_parallelize_sequence, 4)
 RANKS_TEST(test_parallelize_by_hand, 2)
 {
     weft_group *world = join(30000);
-    train_model(world, BY_HAND, false, 5);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
+    train_model(world, &t, BY_HAND, false);
     finish(world);
 }
 
@@ -212,46 +220,49 @@ RANKS_TEST(test_parallelize_by_hand, 2)
 RANKS_TEST(test_parallelize_and_replicate, 4)
 {
     weft_group *world = join(30000);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
     weft_mesh *mesh = mesh_of(world, WEFT_SHAPE(2, 2), "data,model");
     mixture m = {.mesh = mesh,
                  .data = weft_mesh_slice(mesh, "data"),
                  .model = weft_mesh_slice(mesh, "model"),
-                 .cut = BY_SEQUENCE,
-                 .steps = 5};
-    train(&m);
+                 .cut = BY_SEQUENCE};
+    train(&t, &m);
     m.cut = BY_FEATURES;
-    train(&m);
+    train(&t, &m);
     finish(world);
 }
 
 RANKS_TEST(test_parallelize_and_shard, 4)
 {
     weft_group *world = join(30000);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
     weft_mesh *mesh = mesh_of(world, WEFT_SHAPE(2, 2), "data,model");
     mixture m = {.mesh = mesh,
                  .data = weft_mesh_slice(mesh, "data"),
                  .model = weft_mesh_slice(mesh, "model"),
                  .cut = BY_SEQUENCE,
-                 .sharded = true,
-                 .steps = 5};
-    train(&m);
+                 .sharded = true};
+    train(&t, &m);
     m.cut = BY_FEATURES;
     m.loss_parallel = true;
-    train(&m);
+    train(&t, &m);
     finish(world);
 }
 
 RANKS_TEST(test_three_dimensions, 8)
 {
     weft_group *world = join(60000);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
     weft_mesh *mesh = mesh_of(world, WEFT_SHAPE(2, 2, 2), "copies,shards,model");
     mixture m = {.mesh = mesh,
                  .data = weft_mesh_slice(mesh, "copies,shards"),
                  .model = weft_mesh_slice(mesh, "model"),
                  .cut = BY_SEQUENCE,
-                 .sharded = true,
-                 .steps = 4};
-    train(&m);
+                 .sharded = true};
+    train(&t, &m);
     finish(world);
 }
 
@@ -259,9 +270,11 @@ RANKS_TEST(test_three_dimensions, 8)
 RANKS_TEST(test_eight_shards, 8)
 {
     weft_group *world = join(60000);
+    truth t;
+    find_truth(&t, STEPS_TRAINED);
     weft_mesh *mesh = mesh_of(world, WEFT_SHAPE(8), "data");
-    mixture m = {.mesh = mesh, .data = mesh, .sharded = true, .steps = 4};
-    train(&m);
+    mixture m = {.mesh = mesh, .data = mesh, .sharded = true};
+    train(&t, &m);
     finish(world);
 }
 

@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-enum { STAGES = 4, STEPS = 4 };
+enum { STAGES = 4, STEPS = STEPS_TRAINED };
 
 typedef struct layout {
     weft_mesh *mesh, *stages, *data, *model; /* all; a dimension each, or NULL */

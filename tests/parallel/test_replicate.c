@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests: parallel/replicate.c, parallel/accord.c, parallel/unused.c, parallel/sync.c */
 /* Copies of a module that train as one: gradients, accumulation, unused parameters, bad starts. */
+#include "fork.h"
 #include "tiny_gpt.h"
 
 #include "harness.h"
 
-enum { STEPS = 6 };
+enum { STEPS = STEPS_TRAINED };
 
 static weft_tensor *rows_of(weft_tensor *x, int part, int parts)
 {
@@ -82,6 +83,14 @@ RANKS_TEST(test_replicate_two, 2)
     finish(world);
 }
 
+RANKS_TEST(test_replicate_eight, 8)
+{
+    weft_group *world = join(60000);
+    weft_replicate_opts opts = WEFT_REPLICATE_OPTS_INIT;
+    train(world, &opts, 1);
+    finish(world);
+}
+
 /* Many buckets, whose order changes after the first step. */
 RANKS_TEST(test_replicate_buckets, 4)
 {
@@ -103,37 +112,6 @@ RANKS_TEST(test_replicate_accumulate, 2)
 }
 
 /* ---- parameters that are not used ---- */
-
-typedef struct fork_state {
-    bool left, right;
-} fork_state;
-
-static weft_tensor *fork_forward(weft_module *self, weft_tensor *x, void *user)
-{
-    const fork_state *f = user;
-    weft_tensor *y = weft_module_call(weft_module_child(self, "both"), x);
-    if (f->left)
-        y = weft_module_call(weft_module_child(self, "left"), y);
-    if (f->right)
-        y = weft_module_call(weft_module_child(self, "right"), y);
-    return y;
-}
-
-static weft_module *new_fork(fork_state *f)
-{
-    weft_seed(3);
-    weft_module *module = weft_module_new(fork_forward, f);
-    weft_module_add(module, "both", weft_nn_linear(4, 4));
-    weft_module_add(module, "left", weft_nn_linear_plain(4, 4));
-    weft_module_add(module, "right", weft_nn_linear_plain(4, 4));
-    return module;
-}
-
-static weft_status backward_of(weft_module *net)
-{
-    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4));
-    return weft_backward(weft_sum(weft_module_call(net, x), NULL, 0, false));
-}
 
 /* The error is the same on all ranks; when all use all again, training goes on. */
 RANKS_TEST(test_replicate_unused, 4)
