@@ -5,6 +5,7 @@
 #include "base/os/assert.h"
 #include "base/os/os.h"
 #include "grad/ops.h"
+#include "tensor/object/eye.h"
 #include "tensor/op/autocast.h"
 
 #include <string.h>
@@ -301,6 +302,18 @@ static weft_status run_rule(weft_i_backward_pass *run, weft_i_task *task, weft_i
         weft_i_explain(status, "backward of %s", node->op->name);
     pack(node);
     return status;
+}
+
+/* In a backward inside of another, the outer one may have uses of the leaf that nobody counts here;
+ * and what is recorded reads it once more. */
+weft_status weft_i_back_spent(const weft_i_back *c, int argument)
+{
+    const weft_i_edge *edge = &c->node->edge[argument];
+    if (!edge->to || weft_i_is_node(edge->to) || running->outer || running->create ||
+        weft_i_eye_open)
+        return WEFT_OK;
+    const weft_i_history *leaf = weft_i_history_if((weft_tensor *)edge->to);
+    return leaf->spent && leaf->task->pending == 1 ? leaf->spent(leaf->spent_user) : WEFT_OK;
 }
 
 static bool has_gradient(const weft_i_task *task, const weft_i_node *node)

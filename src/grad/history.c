@@ -33,6 +33,13 @@ weft_i_history *weft_i_history_of(weft_tensor *x)
     return history;
 }
 
+void weft_i_leaf_on_spent(weft_tensor *leaf, weft_status (*spent)(void *user), void *user)
+{
+    weft_i_history *history = weft_i_history_if(leaf);
+    history->spent = spent;
+    history->spent_user = user;
+}
+
 weft_i_node *weft_i_history_node(const weft_tensor *x, int *output)
 {
     const weft_i_history *history = weft_i_history_if(x);

@@ -85,6 +85,10 @@ typedef struct weft_i_history {
     weft_i_retained *retained; /* held */
     weft_i_hook *hooks, *accumulated;
     weft_i_task *task; /* as of nodes */
+    /* Of a leaf: called when nothing of a backward reads its value any more, which may be before its
+     * gradient is there (weft_i_back_spent).  NULL: nobody asks. */
+    weft_status (*spent)(void *user);
+    void *spent_user;
 } weft_i_history;
 
 /*
@@ -141,6 +145,9 @@ static inline weft_i_history *weft_i_history_if(const weft_tensor *x)
  * the base of a view. */
 weft_i_node *weft_i_history_node(const weft_tensor *x, int *output);
 bool weft_i_is_required_leaf(const weft_tensor *x);
+
+/* Sets what is called when the value of a leaf, which has a history, is read no more. */
+void weft_i_leaf_on_spent(weft_tensor *leaf, weft_status (*spent)(void *user), void *user);
 
 /* Where the gradient of x goes (not held); to NULL if it needs none.  Makes the history of a view
  * anew from its base if that was written. */

@@ -101,6 +101,13 @@ weft_tensor *weft_i_back_times(const weft_i_back *c, weft_tensor *g, int i);
 weft_tensor *weft_i_back_where(weft_tensor *condition, weft_tensor *g);
 weft_tensor *weft_i_back_unless(weft_tensor *condition, weft_tensor *g);
 
+/*
+ * The rule has read argument i for the last time, and what it makes next takes memory.  If the
+ * argument is a leaf whose value nothing else of this backward reads, its owner may give up its
+ * memory now.
+ */
+weft_status weft_i_back_spent(const weft_i_back *c, int argument);
+
 #define ARG(i_)                (&c->arg[i_])
 #define NEEDS(i_)              weft_i_back_needs(c, i_)
 #define SHAPE(i_)              weft_i_back_shape(c, i_)

@@ -22,6 +22,7 @@ weft_status weft_i_linear_back(weft_i_back *c)
     weft_tensor *g = c->g[0];
     if (NEEDS(0) && !(c->grad[0] = weft_matmul(g, weft_i_back_x(c, 1))))
         return weft_last_status();
+    WEFT_TRY(weft_i_back_spent(c, 1));
     if (NEEDS(1) &&
         !(c->grad[1] = weft_mm(weft_transpose(flat(g), 0, 1), flat(weft_i_back_x(c, 0)))))
         return weft_last_status();

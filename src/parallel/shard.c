@@ -3,6 +3,7 @@
 #include "weft/shard.h"
 #include "base/os/os.h"
 #include "base/report/opts.h"
+#include "grad/node.h"
 #include "parallel/accord.h"
 #include "parallel/cut.h"
 #include "parallel/replicate.h"
@@ -27,8 +28,10 @@ static void destroy(weft_i_object *object)
     weft_release(unit->present);
     for (int i = 0; i < unit->count; i++) {
         weft_i_unit_piece *p = &unit->piece[i];
-        if (p->hook > 0)
+        if (p->hook > 0) {
             weft_unhook(p->whole, p->hook);
+            weft_i_leaf_on_spent(p->whole, NULL, NULL);
+        }
         weft_release(p->reduced);
         weft_i_object_drop(p->shard);
         weft_i_object_drop(p->own);

@@ -13,20 +13,22 @@ static size_t bytes_of(const weft_i_unit_piece *p)
     return weft_tensor_bytes(p->room);
 }
 
+static weft_status resize_piece(weft_i_unit_piece *p, bool full)
+{
+    weft_storage *storage = weft_tensor_storage(p->room);
+    size_t bytes = full ? bytes_of(p) : 0;
+    weft_status status =
+        weft_storage_bytes(storage) == bytes ? WEFT_OK : weft_storage_resize(storage, bytes);
+    return status < 0 ? weft_i_explain(status, "parameter \"%s\" of a sharded unit", p->name)
+                      : WEFT_OK;
+}
+
 static weft_status resize(weft_i_unit *unit, bool full)
 {
     weft_status first = WEFT_OK;
-    for (int i = 0; i < unit->count; i++) {
-        weft_i_unit_piece *p = &unit->piece[i];
-        weft_storage *storage = weft_tensor_storage(p->room);
-        size_t bytes = full ? bytes_of(p) : 0;
-        if (weft_storage_bytes(storage) == bytes)
-            continue;
-        weft_status status = weft_storage_resize(storage, bytes);
-        if (status < 0 && first >= 0)
-            first = weft_i_explain(status, "parameter \"%s\" of a sharded unit", p->name);
-        if (first < 0 && full)
-            break;
+    for (int i = 0; i < unit->count && (first >= 0 || !full); i++) {
+        weft_status status = resize_piece(&unit->piece[i], full);
+        first = first < 0 ? first : status;
     }
     return first;
 }
@@ -120,6 +122,16 @@ weft_status weft_i_unit_empty(weft_i_unit *unit)
     if (status >= 0)
         unit->state = WEFT_I_UNIT_EMPTY;
     return waited < 0 ? waited : status;
+}
+
+weft_status weft_i_unit_empty_piece(weft_i_unit_piece *piece)
+{
+    weft_i_unit *unit = piece->unit;
+    if (unit->captured || (unit->state != WEFT_I_UNIT_FULL && unit->state != WEFT_I_UNIT_PARTLY))
+        return WEFT_OK;
+    WEFT_TRY(resize_piece(piece, false));
+    unit->state = WEFT_I_UNIT_PARTLY;
+    return WEFT_OK;
 }
 
 weft_status weft_i_unit_bind(weft_i_unit *unit, bool whole)

@@ -42,7 +42,8 @@ typedef struct weft_i_site {
 typedef enum weft_i_unit_state {
     WEFT_I_UNIT_EMPTY,
     WEFT_I_UNIT_GATHERING, /* the gather was posted */
-    WEFT_I_UNIT_FULL
+    WEFT_I_UNIT_FULL,
+    WEFT_I_UNIT_PARTLY /* a backward has emptied pieces that it reads no more */
 } weft_i_unit_state;
 
 /* The units of one tree, in the order in which forward came to them. */
@@ -84,6 +85,8 @@ struct weft_i_unit {
 weft_status weft_i_unit_start_gather(weft_i_unit *unit); /* nothing if it is not empty */
 weft_status weft_i_unit_fill(weft_i_unit *unit);         /* starts it if need be, and waits */
 weft_status weft_i_unit_empty(weft_i_unit *unit);
+/* The memory of one piece alone, whose whole this backward reads no more. */
+weft_status weft_i_unit_empty_piece(weft_i_unit_piece *piece);
 /* Which tensors the modules have: the whole ones, or the shards. */
 weft_status weft_i_unit_bind(weft_i_unit *unit, bool whole);
 

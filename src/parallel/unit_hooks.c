@@ -110,6 +110,8 @@ static weft_status before_forward(weft_hook_event *event)
     }
     begin_anew(unit->schedule);
     unit->schedule->depth++;
+    if (unit->state == WEFT_I_UNIT_PARTLY) /* a call inside backward: all of it, once more */
+        unit->state = WEFT_I_UNIT_EMPTY;
     WEFT_TRY(weft_i_unit_fill(unit));
     WEFT_TRY(weft_i_unit_bind(unit, true));
     return weft_i_engine_runs() ? WEFT_OK : look_ahead(unit, at, 1);
@@ -252,8 +254,14 @@ static weft_status arrived(weft_tensor **grad, weft_tensor *const *held, void *u
     unit->arrivals += !p->arrived;
     p->arrived = true;
     if (unit->arrivals < unit->training)
-        return WEFT_OK;
+        return weft_i_engine_now()->outer ? WEFT_OK : weft_i_unit_empty_piece(p);
     return unit->sync ? send_unit(unit) : weft_i_unit_empty(unit);
+}
+
+/* Before its gradient is made, which so may lie where the whole did. */
+static weft_status spent(void *user)
+{
+    return weft_i_unit_empty_piece(user);
 }
 
 /* ---- adding them ---- */
@@ -282,6 +290,7 @@ weft_status weft_i_unit_add_hooks(weft_i_unit *unit)
             continue;
         p->hook = weft_accumulated_hook(p->whole, arrived, p, WEFT_HOLD());
         WEFT_TRY(p->hook < 0 ? (weft_status)p->hook : WEFT_OK);
+        weft_i_leaf_on_spent(p->whole, spent, p);
     }
     WEFT_TRY(add(unit, WEFT_HOOK_FORWARD_PRE, WEFT_HOOK_PREPEND, before_forward));
     WEFT_TRY(add(unit, WEFT_HOOK_FORWARD, WEFT_HOOK_ALWAYS, after_forward));
