@@ -27,7 +27,7 @@ static void stop_using(void)
 {
     weft_symm_pool *old = used.pool;
     used.pool = NULL;
-    weft_i_source_now = NULL;
+    weft_i_source_set(NULL);
     weft_i_object_drop(old);
 }
 
@@ -104,7 +104,7 @@ weft_status weft_symm_pool_use(weft_symm_pool *pool)
         pthread_setspecific(key, &used);
         used.pool = pool;
         used.source = (weft_i_source){.device = pool->device, .take = take};
-        weft_i_source_now = &used.source;
+        weft_i_source_set(&used.source);
     }
     return WEFT_OK;
 }

@@ -8,6 +8,8 @@
 
 #include <weft/weft.h>
 
+#include <pthread.h>
+
 /* ---- linear_cross_entropy ---- */
 
 typedef struct scene {
@@ -217,6 +219,39 @@ TEST(test_autocast_lists)
         CHECK_INT(weft_last_status(), WEFT_ERR_INVALID_ARG);
     }
     weft_clear_error();
+}
+
+/* The dtype of a product outside of all blocks of the thread, and inside of one. */
+static void *multiply(void *argument)
+{
+    weft_dtype *seen = argument;
+    weft_scope_open();
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 3));
+    seen[0] = weft_tensor_dtype(weft_mm(x, x));
+    WEFT_AUTOCAST(WEFT_F16)
+    {
+        seen[1] = weft_tensor_dtype(weft_mm(x, x));
+    }
+    seen[2] = weft_tensor_dtype(weft_mm(x, x));
+    weft_scope_close();
+    return NULL;
+}
+
+TEST(test_autocast_is_of_the_thread)
+{
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 3));
+    weft_dtype seen[3] = {WEFT_I32, WEFT_I32, WEFT_I32};
+    pthread_t thread;
+    WEFT_AUTOCAST(WEFT_BF16)
+    {
+        CHECK_INT(pthread_create(&thread, NULL, multiply, seen), 0);
+        pthread_join(thread, NULL);
+        CHECK_INT(weft_tensor_dtype(weft_mm(x, x)), WEFT_BF16);
+    }
+    CHECK_INT(seen[0], WEFT_F32);
+    CHECK_INT(seen[1], WEFT_F16);
+    CHECK_INT(seen[2], WEFT_F32);
+    CHECK_INT(weft_tensor_dtype(weft_mm(x, x)), WEFT_F32);
 }
 
 static weft_tensor *net_loss(weft_module *net, weft_tensor *x)

@@ -404,6 +404,29 @@ RANKS_TEST(test_pool_use_other_threads, 1)
     end_use(pool);
 }
 
+static void *make_zeros(void *argument)
+{
+    weft_tensor **made = argument;
+    *made = weft_keep(weft_zeros(WEFT_F32, DEVICE, WEFT_SHAPE(9)));
+    return NULL;
+}
+
+/* Results of other threads lie in plain memory. */
+RANKS_TEST(test_pool_use_is_of_the_thread, 1)
+{
+    (void)rank, (void)size;
+    weft_symm_pool *pool = begin_use(0);
+    weft_tensor *theirs = NULL;
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, make_zeros, &theirs), 0);
+    pthread_join(thread, NULL);
+    CHECK(theirs && !weft_symm_is(theirs));
+    CHECK(weft_symm_is(weft_zeros(WEFT_F32, DEVICE, WEFT_SHAPE(9))));
+    weft_release(theirs);
+    end_use(pool);
+    CHECK(!weft_symm_is(weft_zeros(WEFT_F32, DEVICE, WEFT_SHAPE(9))));
+}
+
 /* ---- growing pools against a model ---- */
 
 /* Whatever is taken and given back, nothing overlaps, nothing is written by others, and a pool that is

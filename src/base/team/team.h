@@ -20,6 +20,7 @@
 #define WEFT_BASE_TEAM_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A part.  It may not fail: what can fail, as memory, is had before. */
@@ -49,10 +50,10 @@ static inline int64_t weft_i_team_parts(int64_t bytes)
     return parts < 1 ? 1 : parts < WEFT_I_TEAM_MOST ? parts : WEFT_I_TEAM_MOST;
 }
 
-/* Fewer elements of `bytes` each are never cut. */
-static inline int64_t weft_i_team_least_of(int64_t bytes)
+/* Whether n elements of `bytes` each, which lie in memory, may be enough to be cut. */
+static inline bool weft_i_team_may_cut(int64_t n, int64_t bytes)
 {
-    return atomic_load_explicit(&weft_i_team_least, memory_order_relaxed) / bytes;
+    return n * bytes > atomic_load_explicit(&weft_i_team_least, memory_order_relaxed);
 }
 
 /* Where part `part` of `parts` begins among n things, each part of about as many; that of `parts` ends. */

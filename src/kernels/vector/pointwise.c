@@ -107,7 +107,7 @@ void weft_i_pointwise_run_one(const weft_i_pointwise *what, int inputs, size_t n
                               const int64_t *stride)
 {
     struct walk walk = {what, inputs};
-    if (__builtin_expect((int64_t)n > weft_i_team_least_of(MOST_BYTES), 0))
+    if (__builtin_expect(weft_i_team_may_cut((int64_t)n, MOST_BYTES), 0))
         run_shared(&walk, n, data, stride);
     else if (n)
         run(&walk, n, data, stride);

@@ -110,9 +110,10 @@ static bool open_shelf(void)
 void *weft_i_shelf_take(size_t bytes, size_t cleared, unsigned *units)
 {
     size_t size = (bytes + WEFT_I_SHELF_UNIT - 1) / WEFT_I_SHELF_UNIT;
-    *units = 0;
-    if (!WEFT_I_HAS_SHELF || size > WEFT_I_SHELF_UNITS || is_watched())
+    if (!WEFT_I_HAS_SHELF || size > WEFT_I_SHELF_UNITS || is_watched()) {
+        *units = 0;
         return WEFT_OS->alloc(bytes);
+    }
     *units = (unsigned)size;
     queue *q = &mine.of[size];
     if (q->ready <= 0)

@@ -124,9 +124,16 @@ weft_storage *weft_i_storage_new_with(weft_device device, size_t bytes, size_t e
 }
 
 _Thread_local weft_i_source *weft_i_source_now;
+_Atomic int weft_i_sources;
 
-WEFT_I_COLD static weft_storage *new_from(weft_i_source *source, weft_device device, size_t bytes,
-                                          size_t extra)
+void weft_i_source_set(weft_i_source *source)
+{
+    int change = (source != NULL) - (weft_i_source_now != NULL);
+    weft_i_source_now = source;
+    atomic_fetch_add_explicit(&weft_i_sources, change, memory_order_relaxed);
+}
+
+static weft_storage *new_from(weft_i_source *source, weft_device device, size_t bytes, size_t extra)
 {
     weft_storage *storage = new_storage(device, extra, 0);
     if (!storage)
@@ -141,12 +148,12 @@ WEFT_I_COLD static weft_storage *new_from(weft_i_source *source, weft_device dev
     return status == WEFT_ERR_NOT_FOUND ? weft_i_storage_new_with(device, bytes, extra) : NULL;
 }
 
-weft_storage *weft_i_storage_new_result(weft_device device, size_t bytes, size_t extra)
+weft_storage *weft_i_storage_new_sourced(weft_device device, size_t bytes, size_t extra)
 {
     weft_i_source *source = weft_i_source_now;
-    bool asks = __builtin_expect(source != NULL, 0) && source->device == device && bytes;
-    return asks ? new_from(source, device, bytes, extra)
-                : weft_i_storage_new_with(device, bytes, extra);
+    return source && source->device == device && bytes
+               ? new_from(source, device, bytes, extra)
+               : weft_i_storage_new_with(device, bytes, extra);
 }
 
 weft_storage *weft_i_storage_new_empty(weft_device device, size_t bytes)

@@ -73,8 +73,24 @@ typedef struct weft_i_source {
 /* NULL: from where it comes.  What is no result (rooms of kernels, arenas) does not ask. */
 extern _Thread_local weft_i_source *weft_i_source_now;
 
+/* Threads that have a source.  To look up a variable of the thread costs each call more than this. */
+extern _Atomic int weft_i_sources;
+
+/* Gives the thread a source, or takes it away: NULL. */
+void weft_i_source_set(weft_i_source *source);
+
+/* From the thread's source, where it has one for that device. */
+weft_storage *weft_i_storage_new_sourced(weft_device device, size_t bytes, size_t extra);
+
 /* A storage of a result. */
-weft_storage *weft_i_storage_new_result(weft_device device, size_t bytes, size_t extra);
+static inline weft_storage *weft_i_storage_new_result(weft_device device, size_t bytes,
+                                                      size_t extra)
+{
+    /* Relaxed: the source that matters is the thread's own. */
+    return __builtin_expect(atomic_load_explicit(&weft_i_sources, memory_order_relaxed) != 0, 0)
+               ? weft_i_storage_new_sourced(device, bytes, extra)
+               : weft_i_storage_new_with(device, bytes, extra);
+}
 
 /* As above with a size only; for fakes (fake.h). */
 weft_storage *weft_i_storage_new_empty(weft_device device, size_t bytes);

@@ -8,10 +8,12 @@
 
 #include "base/os/assert.h"
 #include "base/os/os.h"
+#include "base/os/place.h"
 #include "base/report/text.h"
 #include "tensor/object/shelf.h"
 
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -144,11 +146,18 @@ void weft_i_tensor_take_over(weft_tensor *x, const weft_tensor *source)
     weft_i_tensor_measure(x);
 }
 
-static void let_go(weft_tensor *tensor)
+WEFT_I_COLD static void let_go_of_others(weft_tensor *tensor)
 {
     weft_i_object_drop(tensor->grad);
     weft_i_object_drop(tensor->place);
     weft_i_object_drop(tensor->base);
+}
+
+static inline void let_go(weft_tensor *tensor)
+{
+    /* Most tensors have none of these: one test for all. */
+    if ((uintptr_t)tensor->grad | (uintptr_t)tensor->place | (uintptr_t)tensor->base)
+        let_go_of_others(tensor);
     if (holds_version(tensor))
         weft_i_object_drop(tensor->version);
     weft_i_object_drop(tensor->storage);

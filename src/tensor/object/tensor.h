@@ -24,6 +24,9 @@ struct weft_tensor {
     size_t end;  /* byte of the storage behind the last element; 0 if there are none */
     bool packed; /* row-major without gaps */
     /* The rest: */
+    bool parameter; /* weft_parameter made it: a tag that views do not inherit */
+    bool passed; /* what a module's backward hooks lie behind, or a view of it: see grad/pass.c */
+    bool lifted; /* a fake that stands for a real tensor */
     weft_i_version *version;
     weft_i_object *grad;  /* what the floor that owns gradients knows about it; NULL: nothing */
     weft_i_object *place; /* of a part: where it lies in the whole (shard.c); NULL: it is whole */
@@ -34,9 +37,6 @@ struct weft_tensor {
     int64_t node;      /* of a fake: the value that it is now in its capture */
     int64_t dim[WEFT_MAX_DIMS];
     int64_t stride[WEFT_MAX_DIMS]; /* elements, never negative */
-    bool parameter;                /* weft_parameter made it: a tag that views do not inherit */
-    bool passed; /* what a module's backward hooks lie behind, or a view of it: see grad/pass.c */
-    bool lifted; /* a fake that stands for a real tensor */
 };
 
 /* The number of writes, whoever asks: no capture hears of it. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 _Thread_local int weft_i_autocast;
+_Atomic int weft_i_autocast_blocks;
 
 enum {
     KEPT = 1024
@@ -235,6 +236,7 @@ weft_autocast_block weft_autocast_block_enter(weft_dtype dtype)
     if (dtype != WEFT_BF16 && dtype != WEFT_F16 && dtype != WEFT_F32)
         weft_i_fail(WEFT_ERR_INVALID_ARG, "WEFT_AUTOCAST: to %s; it takes bf16, f16 or f32",
                     weft_dtype_name(dtype));
+    atomic_fetch_add_explicit(&weft_i_autocast_blocks, 1, memory_order_relaxed);
     weft_i_autocast = dtype == WEFT_BF16 || dtype == WEFT_F16 ? (int)dtype : 0;
     return block;
 }
@@ -243,6 +245,7 @@ void weft_autocast_block_leave(weft_autocast_block *block)
 {
     if (!block)
         return;
+    atomic_fetch_sub_explicit(&weft_i_autocast_blocks, 1, memory_order_relaxed);
     weft_i_autocast = block->before == WEFT_F32 ? 0 : (int)block->before;
     if (!block->outermost || !table)
         return;

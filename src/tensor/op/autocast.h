@@ -7,8 +7,19 @@
 #include "tensor/op/op.h"
 #include "weft/autocast.h"
 
+#include <stdatomic.h>
+
 /* The dtype of the thread's block; 0 (no float): outside of all. */
 extern _Thread_local int weft_i_autocast;
+
+/* Open blocks of all threads.  To look up a variable of the thread costs each call more than this. */
+extern _Atomic int weft_i_autocast_blocks;
+
+/* Whether the thread may be in a block.  Relaxed: the blocks that matter are its own. */
+static inline bool weft_i_autocast_may_be(void)
+{
+    return atomic_load_explicit(&weft_i_autocast_blocks, memory_order_relaxed) != 0;
+}
 
 /* The floor that owns gradients says whether calls are recorded: what was converted otherwise is not
  * used. */

@@ -547,8 +547,8 @@ weft_tensor *weft_i_op_seen(const weft_i_op_call *call)
     return known && recorder ? recorder(&copy) : below(&copy);
 }
 
-static weft_tensor *apply_as_given(const weft_i_op *op, weft_tensor *into, weft_tensor **outs,
-                                   const weft_i_arg *args)
+static inline weft_tensor *apply_as_given(const weft_i_op *op, weft_tensor *into,
+                                          weft_tensor **outs, const weft_i_arg *args)
 {
     weft_i_op_call call;
     call.op = op;
@@ -566,9 +566,11 @@ static weft_tensor *apply_as_given(const weft_i_op *op, weft_tensor *into, weft_
     return known && recorder ? recorder(&call) : below(&call);
 }
 
-static weft_tensor *apply_converted(const weft_i_op *op, weft_tensor *into, weft_tensor **outs,
-                                    const weft_i_arg *args)
+WEFT_I_COLD static weft_tensor *apply_converted(const weft_i_op *op, weft_tensor *into,
+                                                weft_tensor **outs, const weft_i_arg *args)
 {
+    if (!weft_i_autocast) /* the block is another thread's */
+        return apply_as_given(op, into, outs, args);
     weft_i_autocast_casts casts;
     args = weft_i_autocast_begin(op, args, &casts);
     weft_tensor *out = args ? apply_as_given(op, into, outs, args) : NULL;
@@ -579,8 +581,9 @@ static weft_tensor *apply_converted(const weft_i_op *op, weft_tensor *into, weft
 static weft_tensor *apply(const weft_i_op *op, weft_tensor *into, weft_tensor **outs,
                           const weft_i_arg *args)
 {
-    bool converts = __builtin_expect(weft_i_autocast != 0, 0);
-    return (converts ? apply_converted : apply_as_given)(op, into, outs, args);
+    if (__builtin_expect(weft_i_autocast_may_be(), 0))
+        return apply_converted(op, into, outs, args);
+    return apply_as_given(op, into, outs, args);
 }
 
 weft_tensor *weft_i_op_apply(const weft_i_op *op, weft_tensor *into, const weft_i_arg *args)

@@ -151,7 +151,7 @@ weft_status weft_i_pointwise_run(weft_i_op_call *call)
 enum { LARGE_BYTES = 8 }; /* of an element: as little as is worth being cut */
 
 /* On the CPU, whole, and nothing is under way on its memory. */
-static bool is_at_hand(const weft_tensor *x)
+static inline bool is_at_hand(const weft_tensor *x)
 {
     const weft_storage *storage = x->storage;
     /* Acquire: as in weft_i_storage_ready. */
@@ -159,7 +159,7 @@ static bool is_at_hand(const weft_tensor *x)
            !storage->ordered && !atomic_load_explicit(&storage->claims, memory_order_acquire);
 }
 
-static bool is_like(const weft_tensor *x, const weft_tensor *one)
+static inline bool is_like(const weft_tensor *x, const weft_tensor *one)
 {
     bool same = x->dtype == one->dtype && x->ndim == one->ndim;
     for (int i = 0; same && i < x->ndim; i++)
@@ -198,7 +198,7 @@ bool weft_i_pointwise_quick(weft_i_op_call *call)
     weft_dtype dtype = one->dtype;
     weft_i_pointwise_kernel *kernel = weft_i_pointwise_find(call->op->kernel, dtype);
     if (!kernel || dtype == WEFT_BOOL || !one->numel ||
-        one->numel > weft_i_team_least_of(LARGE_BYTES)) /* the team has it */
+        weft_i_team_may_cut(one->numel, LARGE_BYTES)) /* the team has it */
         return false;
     if (call->into && !may_write(call, one))
         return false;
