@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <initializer_list>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -58,25 +57,28 @@ class error : public std::runtime_error
     weft_status status_;
 };
 
-struct timeout_error : error {
-    using error::error;
-};
-struct mismatch_error : error {
-    using error::error;
-};
-struct revoked_error : error {
-    using error::error;
+/* The class of one cause, which is a kind of Base. */
+template <weft_status Cause, class Base = error> struct error_of : Base {
+    using Base::Base;
+    static constexpr weft_status cause = Cause;
 };
 /* A rank is gone: it died, or it left. */
 struct peer_error : error {
     using error::error;
 };
-struct peer_dead_error : peer_error {
-    using peer_error::peer_error;
-};
-struct peer_left_error : peer_error {
-    using peer_error::peer_error;
-};
+using timeout_error = error_of<WEFT_ERR_TIMEOUT>;
+using mismatch_error = error_of<WEFT_ERR_MISMATCH>;
+using revoked_error = error_of<WEFT_ERR_REVOKED>;
+using peer_dead_error = error_of<WEFT_ERR_PEER_DEAD, peer_error>;
+using peer_left_error = error_of<WEFT_ERR_PEER_LEFT, peer_error>;
+
+/* Throws that of these classes whose cause the status is, or a plain error. */
+template <class... Kinds>
+[[noreturn]] void raise_one_of(weft_status status, const std::string &text)
+{
+    ((status == Kinds::cause ? throw Kinds(status, text) : void()), ...);
+    throw error(status, text);
+}
 
 /* Throws the exception of a status, with the thread's last error, which counts as dealt with. */
 [[noreturn]] inline void raise(weft_status status)
@@ -85,20 +87,8 @@ struct peer_left_error : peer_error {
     if (text.empty())
         text = weft_strerror(status);
     weft_clear_error();
-    switch (status) {
-    case WEFT_ERR_TIMEOUT:
-        throw timeout_error(status, text);
-    case WEFT_ERR_MISMATCH:
-        throw mismatch_error(status, text);
-    case WEFT_ERR_REVOKED:
-        throw revoked_error(status, text);
-    case WEFT_ERR_PEER_DEAD:
-        throw peer_dead_error(status, text);
-    case WEFT_ERR_PEER_LEFT:
-        throw peer_left_error(status, text);
-    default:
-        throw error(status, text);
-    }
+    raise_one_of<timeout_error, mismatch_error, revoked_error, peer_dead_error, peer_left_error>(
+        status, text);
 }
 
 /* For calls of the C interface: weft::check(weft_fill(x, 1)). */
@@ -178,8 +168,7 @@ struct f16 {
 template <class T> constexpr weft_dtype dtype_of() noexcept
 {
     using U = std::remove_cv_t<T>;
-    constexpr bool number = std::is_arithmetic_v<U>;
-    static_assert(number || std::is_same_v<U, bf16> || std::is_same_v<U, f16>,
+    static_assert(std::is_arithmetic_v<U> || std::is_same_v<U, bf16> || std::is_same_v<U, f16>,
                   "weft has no dtype for this type");
     if constexpr (std::is_same_v<U, bf16>) {
         return WEFT_BF16;
@@ -190,16 +179,11 @@ template <class T> constexpr weft_dtype dtype_of() noexcept
     } else if constexpr (std::is_floating_point_v<U>) {
         static_assert(sizeof(U) == 4 || sizeof(U) == 8, "weft has no long double");
         return sizeof(U) == 4 ? WEFT_F32 : WEFT_F64;
-    } else if constexpr (std::is_signed_v<U>) {
-        return sizeof(U) == 1   ? WEFT_I8
-               : sizeof(U) == 2 ? WEFT_I16
-               : sizeof(U) == 4 ? WEFT_I32
-                                : WEFT_I64;
     } else {
-        return sizeof(U) == 1   ? WEFT_U8
-               : sizeof(U) == 2 ? WEFT_U16
-               : sizeof(U) == 4 ? WEFT_U32
-                                : WEFT_U64;
+        constexpr weft_dtype of_size[2][4] = {{WEFT_U8, WEFT_U16, WEFT_U32, WEFT_U64},
+                                              {WEFT_I8, WEFT_I16, WEFT_I32, WEFT_I64}};
+        constexpr int size = sizeof(U) < 4 ? sizeof(U) - 1 : sizeof(U) / 8 + 2;
+        return of_size[std::is_signed_v<U>][size];
     }
 }
 
@@ -215,8 +199,7 @@ class limit
     limit(std::chrono::duration<R, P> time)
         : ms_(std::chrono::duration_cast<std::chrono::milliseconds>(time).count())
     {
-        if (ms_ < 0)
-            ms_ = 0; /* a moment that has passed: one try; negative numbers mean something else */
+        ms_ = ms_ < 0 ? 0 : ms_; /* a moment that has passed: one try, not WEFT_FOREVER */
     }
     static limit forever()
     {
@@ -240,48 +223,22 @@ class limit
 
 /* ---- handles ---- */
 
-/* Owns one reference to an object of weft.  Moves, and is not copied. */
-template <class T> class handle
+struct releaser {
+    void operator()(void *object) const noexcept
+    {
+        weft_release(object);
+    }
+};
+
+/* Owns one reference to an object of weft, as std::unique_ptr does.  Moves, and is not copied. */
+template <class T, class Release = releaser> class handle : public std::unique_ptr<T, Release>
 {
   public:
     handle() noexcept = default;
     /* Takes over what a call of the C interface has just returned; throws for NULL. */
-    explicit handle(T *made) : object_(static_cast<T *>(weft_keep(check(made))))
+    explicit handle(T *made) : std::unique_ptr<T, Release>(static_cast<T *>(weft_keep(check(made))))
     {
     }
-    handle(handle &&other) noexcept : object_(std::exchange(other.object_, nullptr))
-    {
-    }
-    handle &operator=(handle &&other) noexcept
-    {
-        if (this != &other) {
-            reset();
-            object_ = std::exchange(other.object_, nullptr);
-        }
-        return *this;
-    }
-    handle(const handle &) = delete;
-    handle &operator=(const handle &) = delete;
-    ~handle()
-    {
-        reset();
-    }
-
-    T *get() const noexcept
-    {
-        return object_;
-    }
-    explicit operator bool() const noexcept
-    {
-        return object_;
-    }
-    void reset() noexcept
-    {
-        weft_release(std::exchange(object_, nullptr));
-    }
-
-  private:
-    T *object_ = nullptr;
 };
 
 using tensor = handle<weft_tensor>;
@@ -302,85 +259,54 @@ class scope
     scope &operator=(const scope &) = delete;
 };
 
+struct finisher : releaser {
+    void operator()(weft_work *posted) const noexcept
+    {
+        if (weft_work_status(posted) == WEFT_IN_PROGRESS)
+            weft_work_wait(posted, WEFT_DEFAULT);
+        releaser::operator()(posted);
+    }
+};
+
 /*
  * A posted operation.  wait() throws what went wrong.  One that is dropped is waited for first,
  * within the limit of its group, since its operands may go with it; what went wrong is then found
  * by weft_finish.
  */
-class work
+class work : public handle<weft_work, finisher>
 {
   public:
-    work() noexcept = default;
-    explicit work(weft_work *posted) : work_(posted)
-    {
-    }
-    /* The tensors live as long as the work. */
-    work(weft_work *posted, tensor out, tensor in = {})
-        : out_(std::move(out)), in_(std::move(in)), work_(posted)
-    {
-    }
-    work(work &&) noexcept = default;
-    work &operator=(work &&other) noexcept
-    {
-        if (this != &other) {
-            finish();
-            work_ = std::move(other.work_);
-            out_ = std::move(other.out_);
-            in_ = std::move(other.in_);
-        }
-        return *this;
-    }
-    ~work()
-    {
-        finish();
-    }
+    using handle::handle;
 
     void wait(limit time = limit::of_group())
     {
-        check(weft_work_wait(work_.get(), time.ms()));
+        check(weft_work_wait(get(), time.ms()));
     }
     /* Whether it is done; throws if it has failed. */
     bool test()
     {
-        weft_status status = weft_work_test(work_.get());
+        weft_status status = weft_work_test(get());
         check(status);
         return status != WEFT_IN_PROGRESS;
     }
     /* Of a receive: the rank that sent. */
     int source() const noexcept
     {
-        return weft_work_source(work_.get());
+        return weft_work_source(get());
     }
-    weft_work *get() const noexcept
-    {
-        return work_.get();
-    }
-
-  private:
-    void finish() noexcept
-    {
-        if (work_ && weft_work_status(work_.get()) == WEFT_IN_PROGRESS)
-            weft_work_wait(work_.get(), WEFT_DEFAULT);
-    }
-    tensor out_, in_;
-    handle<weft_work> work_;
 };
 
-/* A tensor over memory that the program owns, which outlives the tensor. */
-template <class T> tensor wrap(span<T> items)
-{
-    using U = std::remove_const_t<T>;
-    return tensor(weft_tensor_wrap(dtype_of<U>(), WEFT_CPU, WEFT_SHAPE(items.size()),
-                                   const_cast<U *>(items.data()), nullptr, nullptr));
-}
-template <class C> auto wrap(C &&items)
-{
-    return wrap(span<std::remove_pointer_t<decltype(std::data(items))>>(items));
-}
-
 /* The element type of a container, as its data() gives it, and without const. */
-template <class C> using item = std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>;
-template <class C> using value = std::remove_const_t<item<C>>;
+template <class C>
+using value = std::remove_const_t<std::remove_pointer_t<decltype(std::data(std::declval<C &>()))>>;
+
+/* A tensor over memory that the program owns, which outlives the tensor. */
+template <class C> tensor wrap(C &&items)
+{
+    auto *data = const_cast<value<C> *>(std::data(items));
+    return tensor(weft_tensor_wrap(dtype_of<value<C>>(), WEFT_CPU, WEFT_SHAPE(std::size(items)),
+                                   data, nullptr, nullptr));
+}
 
 /* ---- groups ---- */
 
@@ -465,46 +391,36 @@ class group_ref
     template <class O, class I> void all_to_all(O &&out, const I &in) const
     {
         fits<O, I>(std::size(out), std::size(in), "all_to_all");
-        tensor to = wrap(out), from = wrap(in);
-        check(weft_all_to_all_into(to.get(), from.get(), nullptr, nullptr, group_));
+        check(weft_all_to_all_into(wrap(out).get(), wrap(in).get(), nullptr, nullptr, group_));
     }
     template <class C> void send(const C &x, int to, int tag = 0) const
     {
-        tensor t = wrap(x);
-        check(weft_send_tag(t.get(), to, tag, group_));
+        check(weft_send_tag(wrap(x).get(), to, tag, group_));
     }
     template <class C> void recv(C &&x, int from, int tag = 0) const
     {
-        tensor t = wrap(x);
-        check(weft_recv_tag(t.get(), from, tag, group_));
+        check(weft_recv_tag(wrap(x).get(), from, tag, group_));
     }
 
-    /* Posted: the operands are left alone until the work is done. */
+    /* Posted: the operands are left alone until the work is done, which holds their tensors. */
     template <class C> work all_reduce_start(C &&x, weft_reduction op = WEFT_SUM) const
     {
         tensor t = wrap(x);
-        weft_work *posted = weft_all_reduce_start(t.get(), t.get(), op, group_);
-        return work(posted, std::move(t));
+        return work(weft_all_reduce_start(t.get(), t.get(), op, group_));
     }
     template <class O, class I> work all_gather_start(O &&out, const I &in) const
     {
         fits<O, I>(std::size(out), std::size(in) * static_cast<std::size_t>(size()),
                    "all_gather_start");
-        tensor to = wrap(out), from = wrap(in);
-        weft_work *posted = weft_all_gather_start(to.get(), from.get(), group_);
-        return work(posted, std::move(to), std::move(from));
+        return work(weft_all_gather_start(wrap(out).get(), wrap(in).get(), group_));
     }
     template <class C> work send_start(const C &x, int to, int tag = 0) const
     {
-        tensor t = wrap(x);
-        weft_work *posted = weft_send_tag_start(t.get(), to, tag, group_);
-        return work(posted, std::move(t));
+        return work(weft_send_tag_start(wrap(x).get(), to, tag, group_));
     }
     template <class C> work recv_start(C &&x, int from, int tag = 0) const
     {
-        tensor t = wrap(x);
-        weft_work *posted = weft_recv_tag_start(t.get(), from, tag, group_);
-        return work(posted, std::move(t));
+        return work(weft_recv_tag_start(wrap(x).get(), from, tag, group_));
     }
 
   protected:
