@@ -2,6 +2,7 @@
 /* Reads the words of a call with getopt_long, by the table; see command.h. */
 #include "command.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -40,6 +41,14 @@ int command_wrong(const subcommand *command, const char *format, ...)
     va_end(args);
     fprintf(stderr, "\nTry `weft %s --help`.\n", command->name);
     return COMMAND_WRONG_USE;
+}
+
+int command_is_plain(const char *word)
+{
+    for (; *word; word++)
+        if (!isalnum((unsigned char)*word) && !strchr("._-/:@%+", *word))
+            return 0;
+    return 1;
 }
 
 /* ---- what was meant ---- */

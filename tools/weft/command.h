@@ -70,6 +70,9 @@ int command_wrong(const subcommand *command, const char *format, ...)
 const char *command_nearest(const char *word, const char *(*next)(const void *list, int index),
                             const void *list);
 
+/* Only what a shell takes as it is: a word that becomes part of a command. */
+int command_is_plain(const char *word);
+
 /* Pages made of the table.  0, or 1 if they cannot be written. */
 int command_help(const subcommand *command, FILE *out);
 int command_usage(const subcommand *command, FILE *out);

@@ -3,9 +3,9 @@
  * `weft top --hosts a,b`: the tables of several hosts, one below the other.  Each interval the command
  * runs itself there, all at once; a host that does not answer in time has its sentence in its place.
  */
+#include "command.h"
 #include "top.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -19,15 +19,6 @@ typedef struct answer {
     size_t bytes;
 } answer;
 
-/* Only what a shell takes as it is: these words become part of a command. */
-static int is_plain(const char *word)
-{
-    for (; *word; word++)
-        if (!isalnum((unsigned char)*word) && !strchr("._-/:@%+", *word))
-            return 0;
-    return 1;
-}
-
 /* Reads the words of "a,b"; how many, or -1 after a message. */
 static int split(const char *list, answer *hosts)
 {
@@ -37,7 +28,7 @@ static int split(const char *list, answer *hosts)
         if (!length || length >= sizeof hosts->host || count == HOSTS)
             return -1;
         memcpy(hosts[count].host, list, length);
-        if (!is_plain(hosts[count].host) || *hosts[count].host == '-')
+        if (!command_is_plain(hosts[count].host) || *hosts[count].host == '-')
             return -1;
         count++;
         list += length + (list[length] == ',');
@@ -92,7 +83,8 @@ int top_hosts(const char *list, const top_ask *what, long times, int escapes)
 {
     answer *hosts = calloc(HOSTS, sizeof *hosts);
     int count = hosts ? split(list, hosts) : -1;
-    if (count < 0 || !is_plain(what->weft) || (what->which && !is_plain(what->which))) {
+    if (count < 0 || !command_is_plain(what->weft) ||
+        (what->which && !command_is_plain(what->which))) {
         fprintf(stderr,
                 "weft top: --hosts takes names with commas between them, at most %d; names "
                 "of hosts, programs and --weft may not have blanks or signs of the shell\n",
