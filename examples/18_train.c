@@ -60,14 +60,16 @@ static double take_step(weft_group *group, weft_mesh *mesh, weft_module *net, we
 /* From the last checkpoint to the end, or to the death of a rank. */
 static weft_status train(weft_group *group, const char *folder)
 {
-    path text, run;
+    path text, run, table;
     snprintf(text, sizeof text, "%s/train.bin", folder);
     snprintf(run, sizeof run, "%s/run", folder);
+    snprintf(table, sizeof table, "%s/steps.csv", folder);
     weft_tokens_opts opts = WEFT_TOKENS_OPTS_INIT;
     opts.batch = BATCH, opts.length = LENGTH, opts.symbols = SYMBOLS;
     weft_progress_opts show = WEFT_PROGRESS_OPTS_INIT;
     show.tokens = BATCH * LENGTH;
     show.interval_ms = 500;
+    show.csv = weft_rank(group) == 0 ? table : NULL;
 
     weft_tokens *tokens = weft_tokens_open(text, &opts);
     weft_mesh *mesh = weft_mesh_init(group, WEFT_CPU, WEFT_SHAPE(weft_size(group)), "data");
