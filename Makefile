@@ -43,7 +43,7 @@ test-all: setup-dev dev ## `make test`, then larger models, the undefined-behavi
 	@WEFT_TEST_ALL=1 tests/run -t 'test_(coll_matrix|coll_large|fabric_stop|graph_random_grad)' build/dev
 	@build/dev/tests/math_sweep -s 1023
 	@tests/test-readme
-	@tests/test-package build/dev bookworm trixie
+	@tests/test-package build/dev wheel bookworm trixie
 
 soak: dev ## random operations on random groups, 8 ranks, SECONDS=600
 	SOAK_SECONDS=$(SECONDS) build/dev/tests/soak

@@ -42,7 +42,7 @@ def main():
         print(_build.find(build=True))
         return 0
     command = _places.COMMAND if os.path.exists(_places.COMMAND) else shutil.which("weft")
-    if not command:
+    if not command or os.path.realpath(command) == os.path.realpath(sys.argv[0]):  # this file, under the command's name
         print("python -m weft: this package has no weft command, and PATH has none", file=sys.stderr)
         return 127
     if words[:1] == ["run"]:
