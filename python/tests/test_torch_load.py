@@ -90,12 +90,29 @@ def test_no_compiler(tmp_path):
     assert "install g++" in refused(tmp_path, CXX="/no/such/compiler")
 
 
-def test_compiler_fails(tmp_path):
-    compiler = tmp_path / "c++"
+def failing_compiler(folder):
+    compiler = folder / "c++"
     compiler.write_text("#!/bin/sh\ncase $* in *--version*) echo clang; exit 0;; esac\necho 'x.cpp:1: error: no' >&2\nexit 1\n")
     compiler.chmod(0o755)
-    text = refused(tmp_path, CXX=str(compiler))
-    assert "does not compile" in text and "x.cpp:1: error: no" in text
+    return str(compiler)
+
+
+def test_compiler_fails(tmp_path):
+    text = refused(tmp_path, CXX=failing_compiler(tmp_path))
+    assert "does not compile" in text and "x.cpp:1: error: no" in text and "newer" not in text
+
+
+def test_new_torch(tmp_path, monkeypatch):
+    """A release that is not known yet is tried; where that fails, the text says what is known and what to do."""
+    from weft.torch import _build
+
+    monkeypatch.setattr(torch, "__version__", "2.99.1")
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", failing_compiler(tmp_path))
+    with pytest.raises(_build.BuildError) as refusal:
+        _build.find()
+    for words in ("PyTorch 2.99.1 is newer", "2.6 to 2.15", "torch<2.16", "torch-build", "x.cpp:1: error: no"):
+        assert words in str(refusal.value), str(refusal.value)
 
 
 def test_unsafe_cache(tmp_path):

@@ -19,11 +19,15 @@ import tempfile
 from .. import _places
 
 MODULE = "_c10d"
-OLDEST = (2, 6)
+OLDEST, NEWEST = (2, 6), (2, 15)  # that the adapter was compiled with; a newer one is tried
 
 
 class BuildError(RuntimeError):
     """The adapter for this PyTorch is not there and could not be made."""
+
+
+class CompilerBuildError(BuildError):
+    """The compiler refused the sources."""
 
 
 def _torch():
@@ -119,7 +123,7 @@ def _run(words, folder):
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-        raise BuildError("the adapter for this PyTorch does not compile:\n  " + "\n  ".join(lines[:8]) +
+        raise CompilerBuildError("the adapter for this PyTorch does not compile:\n  " + "\n  ".join(lines[:8]) +
                          "\nby: " + " ".join(words))
 
 
@@ -143,6 +147,14 @@ def _compile(torch, release, out):
         os.replace(os.path.join(folder, MODULE + ".so"), out)
 
 
+def _too_new(torch, release, error):
+    """What there is to do where the sources are older than this PyTorch, of which c10d has become another."""
+    return BuildError(f"PyTorch {torch.__version__} is newer than this weft knows, which has an adapter for PyTorch "
+                      f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}: install a newer weft, or "
+                      f"`pip install 'torch<{NEWEST[0]}.{NEWEST[1] + 1}'`, then `python -m weft torch-build` compiles it anew.  "
+                      f"With this one, {error}")
+
+
 def find(build=None):
     """The path of the adapter.  `build` true compiles it where WEFT_TORCH_BUILD=off would refuse to."""
     torch, release = _torch()
@@ -164,7 +176,12 @@ def find(build=None):
         if not os.path.exists(out):
             print(f"weft: compiling the backend of torch.distributed for PyTorch {torch.__version__}, about a minute; "
                   f"it is kept in {folder}", file=sys.stderr, flush=True)
-            _compile(torch, release, out)
+            try:
+                _compile(torch, release, out)
+            except CompilerBuildError as error:
+                if release > NEWEST:
+                    raise _too_new(torch, release, error) from error
+                raise
     return out
 
 
