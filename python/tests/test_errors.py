@@ -92,7 +92,7 @@ def test_block_ends_with_the_programs_error():
 
 
 def test_interrupt(ranks):
-    """Ctrl-C ends a wait of every kind, and soon."""
+    """Ctrl-C ends a wait of every kind: each long before its limit, and the soonest at once, whatever else the machine does."""
     done = ranks(2, """
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
         s = weft.symm.empty(8, "f32", group=world)
@@ -120,7 +120,7 @@ def test_interrupt(ranks):
                     raise AssertionError(f"call {i} was not interrupted")
                 t.join()
             print("soonest", min(best.values()), best)
-            assert min(best.values()) < 0.1, best
+            assert len(best) == len(calls) and min(best.values()) < 0.1 and max(best.values()) < 20, best
         world.barrier()
     """)
     assert "soonest" in done.stdout

@@ -101,6 +101,26 @@ def test_end_without_finish(ranks):
     assert "died" not in done.stderr
 
 
+def test_end_with_work_pending(ranks):
+    """A program that ends while its work waits for others: posted collectives end first, and messages do not hold it."""
+    done = ranks(2, """
+        inbox, sums = np.zeros(3), np.zeros(300000)
+        world.barrier()
+        if me == 0:
+            kept = [world.recv(inbox, 1, wait=False), world.all_reduce(sums, wait=False)]
+            kept[0].add_done_callback(lambda work: None)
+            world.recv(inbox, 1, tag=7, wait=False)  # nobody keeps this one
+            print("ends with work pending", flush=True)
+        else:
+            time.sleep(0.2)
+            sums[:] = 2
+            world.all_reduce(sums)
+            assert (sums == 2).all()
+            raises(weft.PeerLeftError, world.barrier, "rank 0")
+    """)
+    assert "ends with work pending" in done.stdout and "died" not in done.stderr and "Traceback" not in done.stderr
+
+
 def test_fork(ranks):
     ranks(1, """
         child = os.fork()
