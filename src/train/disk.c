@@ -3,6 +3,7 @@
 #include "train/disk.h"
 
 #include "base/os/os.h"
+#include "base/os/os_flush.h"
 #include "base/report/os_look.h"
 #include "base/report/status.h"
 
@@ -42,6 +43,27 @@ weft_status weft_i_disk_write(int fd, const char *path, const void *bytes, size_
         count -= (size_t)n;
     }
     return WEFT_OK;
+}
+
+weft_status weft_i_disk_write_at(int fd, const char *path, const void *bytes, size_t count,
+                                 off_t offset)
+{
+    const char *at = bytes;
+    while (count) {
+        ssize_t n = WEFT_OS->pwrite(fd, at, count, offset);
+        if (n <= 0)
+            return n < 0 ? weft_i_fail_errno(errno, "writing %s", path)
+                         : weft_i_fail(WEFT_ERR_IO, "writing %s: nothing more was taken", path);
+        at += n;
+        offset += n;
+        count -= (size_t)n;
+    }
+    return WEFT_OK;
+}
+
+void weft_i_disk_start(int fd, off_t from, size_t count)
+{
+    weft_i_os_start_flush(fd, from, (off_t)count);
 }
 
 weft_status weft_i_disk_close(int fd, const char *path, weft_status status)

@@ -7,12 +7,18 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 enum { WEFT_I_DISK_PATH = 4096 };
 
 /* A descriptor of a new file, instead of one that had this name. */
 weft_status weft_i_disk_create(const char *path, int *fd);
 weft_status weft_i_disk_write(int fd, const char *path, const void *bytes, size_t count);
+/* The same over what is there from `offset` on. */
+weft_status weft_i_disk_write_at(int fd, const char *path, const void *bytes, size_t count,
+                                 off_t offset);
+/* The disk may begin with what was written there, while more is computed; a hint. */
+void weft_i_disk_start(int fd, off_t from, size_t count);
 /* Closes it.  If all was well so far (`status`), what was written is on the disk then; returns the
  * first error. */
 weft_status weft_i_disk_close(int fd, const char *path, weft_status status);

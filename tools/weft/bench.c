@@ -43,6 +43,8 @@ static const struct {
      "compiled graphs, beside copying the bytes, eager, and PyTorch where it is"},
     {"train", bench_train,
      "a step of a small GPT, beside its matrix products, and PyTorch where it is"},
+    {"checkpoint", bench_checkpoint,
+     "256 MiB saved and loaded by 1, 2 and 4 ranks, beside writing and reading the bytes"},
     {"model", bench_model_run,
      "steps of a GPT-2 of any size (--model), eager, compiled, and PyTorch where it is"},
 };

@@ -63,6 +63,7 @@ int bench_fused(bench_style *style);
 int bench_op(bench_style *style);
 int bench_compile(bench_style *style);
 int bench_train(bench_style *style);
+int bench_checkpoint(bench_style *style);
 
 /* What a started rank of bench_launch does. */
 int bench_launch_rank(void);

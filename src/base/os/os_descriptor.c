@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a descriptor is.  See os.h. */
 #include "base/os/os.h"
+#include "base/os/os_flush.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
@@ -61,4 +63,11 @@ int64_t weft_i_os_sealed_bytes(int fd)
     int seals = fcntl(fd, F_GET_SEALS);
     return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(fd, &file) == 0 ? (int64_t)file.st_size
                                                                           : -1;
+}
+
+void weft_i_os_start_flush(int fd, off_t from, off_t bytes)
+{
+    int error = errno;
+    sync_file_range(fd, from, bytes, SYNC_FILE_RANGE_WRITE);
+    errno = error;
 }
