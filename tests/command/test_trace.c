@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: tools/weft/trace.c, base/report/record_trace.c */
+/* Tests: tools/weft/trace.c, tools/weft/trace_overlap.c, base/report/record_trace.c */
 /* `weft trace merge`: traces of several ranks and hosts in one file, on one clock. */
 #include "harness.h"
 
@@ -105,6 +105,40 @@ TEST(test_trace_merge_compared)
                         "{\"ts\":3999994.500},\n{\"ts\":8999989.500}\n]}\n"));
     CHECK_INT(shell("sed s/f0/f2/g b.json >e.json && $W trace merge a.json e.json"), 0);
     CHECK_CONTAINS(text, "the hosts of a.json and e.json did not compare their clocks");
+}
+
+/* Rank 0 computes from 0 to 50 and from 60 to 100 us; of what it posted 10 + 10 us lie beside that, of
+ * 30, and one that came behind the profile does not count.  Rank 1 posted nothing, and rank 2 has no
+ * profile. */
+TEST(test_trace_overlap)
+{
+    write_file("record.json",
+               "{\"traceEvents\":["
+               "{\"name\":\"a\",\"cat\":\"weft\",\"ph\":\"X\",\"pid\":0,\"ts\":10,\"dur\":10,"
+               "\"args\":{\"posted\":9}},"
+               "{\"name\":\"b\",\"cat\":\"weft\",\"ph\":\"X\",\"pid\":0,\"ts\":45,\"dur\":20,"
+               "\"args\":{\"posted\":44}},"
+               "{\"name\":\"c\",\"cat\":\"weft\",\"ph\":\"X\",\"pid\":0,\"ts\":200,\"dur\":20,"
+               "\"args\":{\"posted\":44}},"
+               "{\"name\":\"d\",\"cat\":\"weft\",\"ph\":\"X\",\"pid\":0,\"ts\":20,\"dur\":20,"
+               "\"args\":{}},"
+               "{\"name\":\"e\",\"cat\":\"weft\",\"ph\":\"X\",\"pid\":2,\"ts\":20,\"dur\":20,"
+               "\"args\":{\"posted\":4}}]}");
+    write_file("profile.json",
+               "{\"traceEvents\":["
+               "{\"name\":\"mm\",\"cat\":\"operation\",\"ph\":\"X\",\"pid\":0,\"ts\":60,\"dur\":40,"
+               "\"args\":{}},"
+               "{\"name\":\"mm\",\"cat\":\"operation\",\"ph\":\"X\",\"pid\":0,\"ts\":0,\"dur\":50,"
+               "\"args\":{}},"
+               "{\"name\":\"mm\",\"cat\":\"operation\",\"ph\":\"X\",\"pid\":0,\"ts\":5,\"dur\":9,"
+               "\"args\":{}},"
+               "{\"name\":\"mm\",\"cat\":\"operation\",\"ph\":\"X\",\"pid\":1,\"ts\":5,\"dur\":9,"
+               "\"args\":{}}]}");
+    CHECK_INT(shell("$W trace overlap record.json profile.json"), 0);
+    CHECK_CONTAINS(text, "\n0                2        0.030        0.020    66.7 %\nall ");
+    CHECK_INT(shell("$W trace overlap profile.json"), 1);
+    CHECK_CONTAINS(text, "no posted operation lies in a profile");
+    CHECK_INT(shell("$W trace overlap -o x profile.json"), 2);
 }
 
 TEST(test_trace_merge_refuses)

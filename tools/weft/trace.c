@@ -118,16 +118,19 @@ static int with_traces(char **paths, int count, int (*use)(const char *, const t
 
 static const char *what_word(int index, const char **text)
 {
-    static const char *const names[] = {"merge", "summary", "html"};
+    static const char *const names[] = {"merge", "summary", "overlap", "html"};
     static const char *const texts[] = {
         "puts the traces into one, to standard output or FILE",
         "prints, for every operation, calls, bytes, total time, median, 99th percentile and the "
         "longest call, and for whom the longest calls waited",
+        "prints how much of what each rank posted ran beside its operations on tensors: of traces "
+        "of "
+        "WEFT_TRACE and of profiles (weft_profile_opts.trace)",
         "writes FILE, a page with a time line for each rank and arrows to those who waited; it "
         "needs "
         "nothing but a browser"};
-    *text = index < 3 ? texts[index] : NULL;
-    return index < 3 ? names[index] : NULL;
+    *text = index < 4 ? texts[index] : NULL;
+    return index < 4 ? names[index] : NULL;
 }
 
 static int set_output(void *into, const char *text, long number)
@@ -146,15 +149,15 @@ static const command_option options[] = {
 static int do_what(char **words, const char *output)
 {
     static int (*const does[])(const char *, const trace *, int) = {write_merged, trace_summarize,
-                                                                    trace_page};
+                                                                    trace_overlap, trace_page};
     const char *name, *text;
     int count = 0, what = 0;
     while ((name = what_word(what, &text)) && words[0] && strcmp(words[0], name) != 0)
         what++;
     if (!words[0] || !name)
-        return command_wrong(&weft_command_trace, "what first: merge, summary or html?");
-    if (does[what] == trace_summarize && output)
-        return command_wrong(&weft_command_trace, "-o is for merge and html; a summary is printed");
+        return command_wrong(&weft_command_trace, "what first: merge, summary, overlap or html?");
+    if ((does[what] == trace_summarize || does[what] == trace_overlap) && output)
+        return command_wrong(&weft_command_trace, "-o is for merge and html; the others print");
     if (does[what] == trace_page && !output)
         return command_wrong(&weft_command_trace, "html needs -o FILE");
     while (words[1 + count])
@@ -180,7 +183,8 @@ const subcommand weft_command_trace = {
     .name = "trace",
     .text = "merges the traces of ranks, sums them up, or draws them: weft trace html -o page.html "
             "*.json",
-    .usage = "merge [-o FILE] trace.json...\nsummary trace.json...\nhtml -o FILE trace.json...",
+    .usage = "merge [-o FILE] trace.json...\nsummary trace.json...\noverlap trace.json...\nhtml -o "
+             "FILE trace.json...",
     .about =
         "Takes the Chrome traces of several ranks (WEFT_TRACE), which Perfetto and "
         "chrome://tracing open.  Ranks of one host share its monotonic clock; those of other "

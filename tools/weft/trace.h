@@ -53,6 +53,8 @@ typedef struct trace_event {
     int64_t rank, number, turn, bytes, begin, took, peer; /* turn 0, peer -1: none */
     int on_device;                                        /* whose operations are counted apart */
     int step;                                             /* of weft's own, within another one */
+    int posted;                                           /* whose caller went on */
+    int on_tensors;                                       /* of a profile */
 } trace_event;
 
 typedef struct trace_events {
@@ -66,6 +68,9 @@ int trace_read_events(trace_events *all, const trace *traces, int count);
 
 /* Prints what the operations of all traces cost; an exit status.  `unused` may be NULL. */
 int trace_summarize(const char *unused, const trace *traces, int count);
+
+/* Prints how much of the posted operations ran beside operations on tensors; an exit status. */
+int trace_overlap(const char *unused, const trace *traces, int count);
 
 /* Writes them as a page with a time line for each rank; an exit status. */
 int trace_page(const char *path, const trace *traces, int count);

@@ -43,6 +43,8 @@ static int read_event(const trace *t, json_cursor from, trace_event *to)
                         .peer = integer_of(args, "peer", -1)};
     to->on_device = json_member(args, "on_device", &value) == 1;
     to->step = strstr(kinds, "step") != NULL;
+    to->posted = json_member(args, "posted", &value) == 1;
+    to->on_tensors = !strcmp(kinds, "operation");
     text_of(from, "name", to->name, sizeof to->name);
     text_of(args, "group_name", to->group, sizeof to->group);
     if (!*to->group)
