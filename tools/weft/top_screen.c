@@ -179,7 +179,7 @@ static void put_alone(FILE *out, const top_job *job, const top_view *view)
 {
     const top_rank *rank = selected(job, view);
     char line[LINE], waits[64];
-    snprintf(line, sizeof line, "rank %d, process %d, %s for %.1f s without a sign of life",
+    snprintf(line, sizeof line, "rank %d, process %d, %s, last sign of life %.1f s ago",
              rank->is.rank, rank->is.process, weft_job_state_name(rank->is.state),
              (double)rank->is.silent_ns * 1e-9);
     put_line(out, view, "", "");
