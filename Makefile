@@ -10,6 +10,7 @@ RANKS   ?=
 PYTHON  ?= python3
 SOURCE  ?= -
 SITE    ?= build/site
+HOSTS_TESTS = $(shell sed -n 's/^weft_test.\([a-z_]*\) .*HOSTS.*/\1/p' tests/*/CMakeLists.txt | paste -sd '|')
 
 .PHONY: all help release dev demo check test test-all asan tsan ubsan conformance python-conformance bench bench-peers soak site install fmt fmt-check clean \
 	setup-demo setup-test setup-dev
@@ -40,7 +41,9 @@ test-all: setup-dev dev ## `make test`, then larger models, the undefined-behavi
 	@scripts/build ubsan $(JOBS)
 	@scripts/build clang $(JOBS)
 	@WEFT_TEST_MODELS=all tests/run build/dev build/asan build/tsan build/ubsan build/clang
-	@WEFT_TEST_ALL=1 tests/run -t 'test_(coll_matrix|coll_large|fabric_stop|graph_random_grad)' build/dev
+	@WEFT_TEST_ALL=1 tests/run -t 'test_(coll_matrix|coll_large|fabric_stop|graph_random_grad|hosts_ops)' build/dev
+	@for spread in even uneven; do \
+		WEFT_TEST_BACKENDS=ucx WEFT_TEST_HOSTS=$$spread tests/run -t '/test_($(HOSTS_TESTS))$$' build/dev || exit 1; done
 	@build/dev/tests/math_sweep -s 1023
 	@tests/test-readme
 	@tests/test-package build/dev wheel bookworm trixie

@@ -21,6 +21,7 @@
         for (int i = 0; i < 2; i++) {                                       \
             tests[i].ranks_body = name_;                                    \
             tests[i].label = HARNESS_LABEL;                                 \
+            tests[i].hosts = HARNESS_HOSTS;                                 \
             tests[i].run = harness_run_ranks;                               \
             *harness_last = &tests[i];                                      \
             harness_last = &tests[i].next;                                  \

@@ -189,14 +189,26 @@ static int harness_leaves_nothing(harness_rank *rank, const unsigned char *befor
 
 /* ---- several hosts ---- */
 
-/* "2+1": how the ranks of the test are spread; without that, over two hosts.  False: they are not as many. */
+/* One of the two spreads that most tests know: by the seed of the run, and not the same for all tests of it. */
+static const char *harness_draw_spread(const char *name)
+{
+    const char *seed = getenv("HARNESS_SEED");
+    unsigned long draw = seed ? strtoul(seed, NULL, 10) : 0;
+    for (; seed && *name; name++)
+        draw += (unsigned char)*name;
+    return draw % 2 ? "uneven" : "even";
+}
+
+/* "2+1": how the ranks of the test are spread; "even": over two hosts; "uneven": all but one are on the first.
+ * False: they are not as many. */
 static int harness_spread(const char *sizes, int ranks)
 {
-    int sum = 0;
+    int sum = 0, here = !strcmp(sizes, "uneven") ? ranks - 1 : (ranks + 1) / 2;
     harness_hosts = 0;
-    if (!*sizes)
-        harness_host_sizes[0] = (ranks + 1) / 2, harness_host_sizes[1] = ranks / 2,
-        harness_hosts = 2, sum = ranks;
+    if (!strcmp(sizes, "even") || !strcmp(sizes, "uneven")) {
+        harness_host_sizes[0] = here, harness_host_sizes[1] = ranks - here, harness_hosts = 2;
+        return 1;
+    }
     for (const char *c = sizes; *c && harness_hosts < HARNESS_HOSTS_MAX; c += strcspn(c, "+")) {
         c += *c == '+';
         sum += harness_host_sizes[harness_hosts++] = atoi(c);
@@ -446,14 +458,16 @@ static int harness_run_hosts(const harness_test *test)
 {
     const char *sizes = getenv("WEFT_TEST_HOSTS"), *own = test->hosts ? test->hosts : "";
     char reason[200];
-    if (!sizes || *own)
+    if (!sizes || !*sizes)
+        sizes = harness_draw_spread(test->name);
+    if (*own)
         sizes = own;
     if (test->ranks < 2)
         return 0;
     if (!harness_has_ucx(reason, sizeof reason))
         return harness_report(test->name, "ucx", test->ranks, HARNESS_SKIP, reason);
     if (!harness_spread(sizes, test->ranks))
-        harness_spread("", test->ranks);
+        harness_spread("even", test->ranks);
     harness_port = free_port();
     int failed = harness_run_backend("ucx", test->ranks, harness_process_rank);
     harness_hosts = 0;

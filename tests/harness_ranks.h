@@ -13,8 +13,9 @@
  * limit: then every rank's last operation is printed and all are killed.
  * A third backend is "ucx": ranks as processes that take themselves for ranks of several hosts, which
  * meet through a store and send each other messages over the loopback interface.  It runs the tests of
- * programs that are built with the word HOSTS (cmake/WeftTest.cmake), on two hosts or on those of
- * WEFT_TEST_HOSTS ("2+1+1"), and those of HOSTS_TEST, on theirs, and nowhere else:
+ * programs that are built with the word HOSTS (cmake/WeftTest.cmake), on two hosts, and those of
+ * HOSTS_TEST, on theirs, and nowhere else; and HOSTS_TOO_TESTs.  WEFT_TEST_HOSTS spreads the former: "even", "uneven" (one
+ * rank is alone on the second host), "2+1+1"; without it HARNESS_SEED takes one of the first two.
  *
  *     HOSTS_TEST(test_ring, 4, "3+1") { CHECK(rank < size); }
  *
@@ -76,6 +77,12 @@ __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
     static void name_(int rank, int size);                                                  \
     HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .label = HARNESS_LABEL, \
                      .hosts = HARNESS_HOSTS, .run = harness_run_ranks)                      \
+    static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
+/* Runs on several hosts too, in a program without the word. */
+#define HOSTS_TOO_TEST(name_, ranks_)                                                       \
+    static void name_(int rank, int size);                                                  \
+    HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .label = HARNESS_LABEL, \
+                     .hosts = "", .run = harness_run_ranks)                                 \
     static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
 #define HOSTS_TEST(name_, ranks_, sizes_)                                              \
     static void name_(int rank, int size);                                             \

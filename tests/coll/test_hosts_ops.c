@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests: coll/hosts/hosts.c, coll/hosts/hosts_enter.c, coll/hosts/hosts_list.c, coll/hosts/hosts_move.c,
- * coll/hosts/hosts_near.c, coll/hosts/hosts_reduce.c, coll/lane/ferry.c */
+ * coll/hosts/hosts_near.c, coll/hosts/hosts_reduce.c, coll/hosts/hosts_scatter.c, coll/lane/ferry.c */
 /*
  * Every collective of ranks on several hosts: all dtypes and reductions, counts on both sides of every
  * border, operands at odd addresses.  Results have the bits of the order by definition, so they are the
@@ -178,6 +178,13 @@ HOSTS_TEST(test_hosts_ops_reductions_of_8, 8, "3+3+2")
     check_reductions(rank, size);
 }
 
+HOSTS_TEST(test_hosts_ops_reductions_of_8_on_2, 8, "4+4")
+{
+    if (!getenv("WEFT_TEST_ALL"))
+        SKIP("takes long: WEFT_TEST_ALL=1, as make test-all");
+    check_reductions(rank, size);
+}
+
 /* More than one piece, and more than a window of them. */
 static void check_large(int rank, int size)
 {
@@ -254,6 +261,13 @@ HOSTS_TEST(test_hosts_ops_moves_of_4_uneven, 4, "1+3")
 
 HOSTS_TEST(test_hosts_ops_moves_of_4_on_3, 4, "1+1+2")
 {
+    check_moves(rank, size);
+}
+
+HOSTS_TEST(test_hosts_ops_moves_of_8, 8, "4+4")
+{
+    if (!getenv("WEFT_TEST_ALL"))
+        SKIP("takes long: WEFT_TEST_ALL=1, as make test-all");
     check_moves(rank, size);
 }
 

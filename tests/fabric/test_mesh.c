@@ -5,6 +5,8 @@
 #include "fault.h"
 #include "jobs.h"
 
+#include "fabric/group/hosts.h"
+
 #include <weft/weft.h>
 
 static const int all[] = {0, 1, 2, 3};
@@ -515,7 +517,7 @@ RANKS_TEST(test_mesh_names, 2)
     weft_mesh *line = weft_mesh_from_groups(one, 1, WEFT_META, WEFT_SCALAR, NULL, NULL);
     CHECK(line && weft_mesh_device(line) == WEFT_META && !*weft_mesh_dim_name(line, 0));
     weft_mesh *cards = weft_mesh_init(world, WEFT_CUDA(0), WEFT_SHAPE(2), "x");
-    CHECK(cards && weft_mesh_device(cards) == WEFT_CUDA(rank));
+    CHECK(cards && weft_mesh_device(cards) == WEFT_CUDA(weft_local_rank(world)));
     check_text(cards, "mesh of 2 on cuda (x): [0, 1]");
     check_null(weft_mesh_unflatten(pair, -1, WEFT_SHAPE(2), "x"), WEFT_ERR_INVALID_ARG, "[0, 2)");
     check_null(weft_mesh_unflatten(pair, 2, WEFT_SHAPE(2), "x"), WEFT_ERR_INVALID_ARG, "[0, 2)");
@@ -592,6 +594,95 @@ RANKS_TEST(test_mesh_current, 4)
         CHECK_OK(weft_mesh_leave());
     check_null(weft_mesh_current(), WEFT_ERR_STATE, "entered no mesh");
     finish(world);
+}
+
+/* ---- hosts x ranks ---- */
+
+/* What is put at `i` by a rank of the world, and its sum over ranks first, first + step, ... */
+static int64_t value_of(int rank, int64_t i)
+{
+    return (rank + 1) * (i % 1000 + 7);
+}
+
+static void check_sums(const weft_tensor *x, int first, int step, int count, int64_t from)
+{
+    const int64_t *data = weft_tensor_data((weft_tensor *)(uintptr_t)x); /* only read */
+    for (int64_t i = 0; i < weft_tensor_numel(x); i++) {
+        int64_t sum = 0;
+        for (int k = 0; k < count; k++)
+            sum += value_of(first + k * step, from + i);
+        if (data[i] != sum)
+            FAIL("element %lld is %lld, expected %lld", (long long)i, (long long)data[i],
+                 (long long)sum);
+    }
+}
+
+static weft_tensor *filled(int rank, int64_t count)
+{
+    weft_tensor *x = weft_empty(WEFT_I64, WEFT_CPU, WEFT_SHAPE(count));
+    CHECK(x);
+    for (int64_t i = 0; i < count; i++)
+        ((int64_t *)weft_tensor_data(x))[i] = value_of(rank, i);
+    return x;
+}
+
+static weft_tensor *room(int64_t count)
+{
+    weft_tensor *x = weft_full(WEFT_I64, WEFT_CPU, WEFT_SHAPE(count), -1);
+    CHECK(x);
+    return x;
+}
+
+/* Sums along a row, which is a host, and along a column, which has a rank of each; both at once; and the sum of all
+ * by reduce_scatter along the row, all_reduce along the column and all_gather along the row. */
+static void sum_both_ways(weft_mesh *mesh, int rank, int hosts, int ranks, int64_t count)
+{
+    weft_group *row = weft_mesh_group_named(mesh, "rank"),
+               *column = weft_mesh_group_named(mesh, "host");
+    int host = rank / ranks, index = rank % ranks;
+    weft_scope_open();
+    weft_tensor *in = filled(rank, count * ranks), *part = room(count);
+    weft_tensor *along = room(count * ranks), *across = room(count * ranks);
+    CHECK_OK(weft_all_reduce_into(along, in, WEFT_SUM, row));
+    check_sums(along, host * ranks, 1, ranks, 0);
+    CHECK_OK(weft_all_reduce_into(across, in, WEFT_SUM, column));
+    check_sums(across, index, ranks, hosts, 0);
+    weft_work *first = weft_all_reduce_start(across, in, WEFT_MAX, column);
+    weft_work *second = weft_all_reduce_start(along, in, WEFT_MAX, row);
+    CHECK_OK(weft_work_wait(second, WEFT_DEFAULT));
+    CHECK_OK(weft_work_wait(first, WEFT_DEFAULT));
+    check_sums(along, host * ranks + ranks - 1, 1, 1, 0);
+    check_sums(across, (hosts - 1) * ranks + index, 1, 1, 0);
+    CHECK_OK(weft_reduce_scatter_into(part, in, WEFT_SUM, row));
+    check_sums(part, host * ranks, 1, ranks, index * count);
+    CHECK_OK(weft_all_reduce_into(part, part, WEFT_SUM, column));
+    CHECK_OK(weft_all_gather_into(along, part, row));
+    check_sums(along, 0, 1, hosts * ranks, 0);
+    weft_scope_close();
+}
+
+static void check_hosts(int rank, int hosts, int ranks)
+{
+    weft_group *world = join(0);
+    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(hosts, ranks), "host,rank");
+    CHECK(mesh);
+    weft_group *row = weft_mesh_group_named(mesh, "rank"),
+               *column = weft_mesh_group_named(mesh, "host");
+    CHECK(row && !row->hosts);
+    CHECK(column && column->hosts && column->hosts->count == hosts && column->hosts->rails == 1);
+    for (int64_t count = 1; count <= 100000; count *= 46)
+        sum_both_ways(mesh, rank, hosts, ranks, count);
+    finish(world);
+}
+
+HOSTS_TEST(test_mesh_hosts_by_ranks, 4, "2+2")
+{
+    check_hosts(rank, 2, 2);
+}
+
+HOSTS_TEST(test_mesh_hosts_by_ranks_of_6, 6, "2+2+2")
+{
+    check_hosts(rank, 3, 2);
 }
 
 int main(int argc, char **argv)

@@ -319,7 +319,7 @@ FUNCTION(staged_layers)
     return WEFT_OK;
 }
 
-RANKS_TEST(test_output_buffer_reuse_copy_variant, 2)
+HOSTS_TOO_TEST(test_output_buffer_reuse_copy_variant, 2)
 {
     weft_group *world = join(30000);
     weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)}, *own, *out;
@@ -343,7 +343,7 @@ FUNCTION(on_input)
     return WEFT_OK;
 }
 
-RANKS_TEST(test_external_allocation_fallback, 2)
+HOSTS_TOO_TEST(test_external_allocation_fallback, 2)
 {
     weft_group *world = join(30000);
     weft_tensor *x = random_of(8, rank);
@@ -563,7 +563,7 @@ static void check_given(weft_group *world, weft_tensor *x, float base)
     CHECK(*floats_of(x) == (float)rank);
 }
 
-RANKS_TEST(test_low_contention_all_gather_keeps_out, 2)
+HOSTS_TOO_TEST(test_low_contention_all_gather_keeps_out, 2)
 {
     static const weft_graph_function functions[] = {gather_to_given, plain_to_given};
     weft_group *world = join(30000);
@@ -717,7 +717,7 @@ FUNCTION(by_row)
     return WEFT_OK;
 }
 
-RANKS_TEST(test_custom_op_symm_mem_realization, 2)
+HOSTS_TOO_TEST(test_custom_op_symm_mem_realization, 2)
 {
     weft_group *world = here = join(30000);
     weft_tensor *in[2] = {random_of(8, rank), random_of(8, rank + 2)}, *out;

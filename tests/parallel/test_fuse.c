@@ -73,6 +73,7 @@ enum { DEVICE_FORKS = 0 };
                                          .ranks = (ranks_),                  \
                                          .ranks_body = name_##_together,     \
                                          .label = HARNESS_LABEL,             \
+                                         .hosts = HARNESS_HOSTS,             \
                                          .run = harness_run_ranks}};         \
         for (int i = DEVICE_FORKS; i < 2; i++) {                             \
             *harness_last = &tests[i];                                       \

@@ -113,7 +113,7 @@ RANKS_TEST(test_set_signal_pad_size_with_allocation, 2)
 
 /* ---- one-sided reads, and bounds ---- */
 
-RANKS_TEST(test_get, 2)
+HOSTS_TOO_TEST(test_get, 2)
 {
     weft_group *world = join(0);
     weft_tensor *x = floats(64), *to = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(32), -1);
@@ -162,21 +162,21 @@ static void check_bounds(weft_group *world, int rank, int size, int call)
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
 }
 
-RANKS_TEST(test_barrier_channel_out_of_bounds, 2)
+HOSTS_TOO_TEST(test_barrier_channel_out_of_bounds, 2)
 {
     weft_group *world = join(0);
     check_bounds(world, rank, size, 0);
     finish(world);
 }
 
-RANKS_TEST(test_put_signal_channel_out_of_bounds, 2)
+HOSTS_TOO_TEST(test_put_signal_channel_out_of_bounds, 2)
 {
     weft_group *world = join(0);
     check_bounds(world, rank, size, 1);
     finish(world);
 }
 
-RANKS_TEST(test_wait_signal_channel_out_of_bounds, 2)
+HOSTS_TOO_TEST(test_wait_signal_channel_out_of_bounds, 2)
 {
     weft_group *world = join(0);
     check_bounds(world, rank, size, 2);
@@ -265,14 +265,14 @@ static void put_and_wait(weft_group *world, int rank, int size)
     }
 }
 
-RANKS_TEST(test_put_wait_signal, 2)
+HOSTS_TOO_TEST(test_put_wait_signal, 2)
 {
     weft_group *world = join(0);
     put_and_wait(world, rank, size);
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_handle_signal, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_handle_signal, 2)
 {
     weft_group *world = join(0);
     weft_symm *mem = meet(floats(1024), world);
@@ -287,7 +287,7 @@ RANKS_TEST(test_nccl_symmem_handle_signal, 2)
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_put, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_put, 2)
 {
     weft_group *world = join(0);
     weft_tensor *x = floats(1024);
@@ -303,7 +303,7 @@ RANKS_TEST(test_nccl_symmem_put, 2)
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_get, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_get, 2)
 {
     weft_group *world = join(0);
     weft_tensor *x = floats(1024), *to = weft_zeros(WEFT_F32, DEVICE, WEFT_SHAPE(1024));
@@ -318,7 +318,7 @@ RANKS_TEST(test_nccl_symmem_get, 2)
 
 /* ---- blocks that come and go ---- */
 
-RANKS_TEST(test_nccl_symmem_alloc, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_alloc, 2)
 {
     weft_group *world = join(0);
     (void)rank, (void)size;
@@ -330,7 +330,7 @@ RANKS_TEST(test_nccl_symmem_alloc, 2)
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_rendezvous_world, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_rendezvous_world, 2)
 {
     weft_group *world = join(0);
     weft_tensor *x = floats(16);
@@ -364,7 +364,7 @@ RANKS_TEST(test_nccl_symmem_rendezvous_subgroup, 4)
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_rendezvous_many_allocations, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_rendezvous_many_allocations, 2)
 {
     enum { MANY = 64 };
     weft_group *world = join(0);
@@ -401,7 +401,7 @@ RANKS_TEST(test_nccl_symmem_barrier, 2)
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_collective, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_collective, 2)
 {
     weft_group *world = join(0);
     weft_tensor *x = floats(5000), *all = floats(5000 * size);

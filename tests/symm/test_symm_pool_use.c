@@ -82,7 +82,7 @@ static int said_end(const char *what)
 /* ---- the reference's ---- */
 
 /* Any factory that runs in the pool gives symmetric memory. */
-RANKS_TEST(test_mempool_tensor_factory, 2)
+HOSTS_TOO_TEST(test_mempool_tensor_factory, 2)
 {
     weft_group *world = join(0);
     (void)rank;
@@ -100,7 +100,7 @@ RANKS_TEST(test_mempool_tensor_factory, 2)
 }
 
 /* And any operation's result; its operands need not lie there. */
-RANKS_TEST(test_mempool_compute_ops, 2)
+HOSTS_TOO_TEST(test_mempool_compute_ops, 2)
 {
     weft_group *world = join(0);
     weft_tensor *a = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(32, 16), rank + 1);
@@ -220,21 +220,21 @@ static void reuse(weft_group *world, int rank, int size, const int *counts, int 
     end_use(pool);
 }
 
-RANKS_TEST(test_nccl_symmem_address_reuse_loop, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_address_reuse_loop, 2)
 {
     weft_group *world = join(0);
     reuse(world, rank, size, (const int[]){2, 2, 2, 2, 2}, 5);
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_address_reuse_grow, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_address_reuse_grow, 2)
 {
     weft_group *world = join(0);
     reuse(world, rank, size, (const int[]){1, 3, 5, 8}, 4);
     finish(world);
 }
 
-RANKS_TEST(test_nccl_symmem_address_reuse_shrink, 2)
+HOSTS_TOO_TEST(test_nccl_symmem_address_reuse_shrink, 2)
 {
     weft_group *world = join(0);
     reuse(world, rank, size, (const int[]){8, 5, 3, 1}, 4);
@@ -277,7 +277,7 @@ RANKS_TEST(test_pool_use_plain_collectives, 2)
 
 /* ---- ranks that differ ---- */
 
-RANKS_TEST(test_pool_meet_differs, 3)
+HOSTS_TOO_TEST(test_pool_meet_differs, 3)
 {
     weft_group *world = join(0);
     weft_symm_pool *pool = begin_use(0);
@@ -529,7 +529,7 @@ RANKS_TEST(test_pool_use_captures, 1)
 /* ---- faults ---- */
 
 /* A rank dies before it meets, or stops while it allocates. */
-RANKS_TEST(test_pool_meet_kill, 3)
+HOSTS_TOO_TEST(test_pool_meet_kill, 3)
 {
     if (harness_in_threads)
         SKIP("a thread cannot be killed alone");
@@ -550,7 +550,7 @@ RANKS_TEST(test_pool_meet_kill, 3)
     weft_clear_error();
 }
 
-RANKS_TEST(test_pool_use_stop, 2)
+HOSTS_TOO_TEST(test_pool_use_stop, 2)
 {
     if (harness_in_threads)
         SKIP("a thread cannot be stopped alone");
