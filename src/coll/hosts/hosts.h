@@ -103,7 +103,29 @@ size_t weft_i_hosts_sum_room(const weft_i_coll *coll);
 
 weft_status weft_i_hosts_fold(weft_i_coll *coll, const weft_i_hosts_sum *sum);
 
-weft_i_runner weft_i_hosts_all_reduce, weft_i_hosts_reduce, weft_i_hosts_reduce_scatter;
+/* Folds what all have shown at the entry, from byte `at` on, to the call's output. */
+void weft_i_hosts_fold_shown(weft_i_coll *coll, size_t at);
+
+weft_i_runner weft_i_hosts_all_reduce, weft_i_hosts_reduce;
+
+/* ---- sums of parts: hosts_scatter.c ---- */
+
+/* A reduction of a part for each rank: `count` elements at `in` + rank * `stride` bytes of everybody. */
+typedef struct weft_i_hosts_parts {
+    const char *in;
+    size_t stride;
+    char *out; /* this rank's */
+    size_t count;
+    weft_dtype dtype;
+    weft_i_fold_op op;
+} weft_i_hosts_parts;
+
+/* Scratch that such reductions need, whatever their size. */
+size_t weft_i_hosts_parts_room(const weft_i_coll *coll);
+
+weft_status weft_i_hosts_fold_parts(weft_i_coll *coll, const weft_i_hosts_parts *parts);
+
+weft_i_runner weft_i_hosts_reduce_scatter;
 
 /* ---- lists: hosts_list.c ---- */
 

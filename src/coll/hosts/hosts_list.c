@@ -61,35 +61,29 @@ static void unpack(const batch *b, size_t part, const char *room)
     }
 }
 
-static weft_status enter(weft_i_coll *coll, bool folds)
+/* `scratch`: of the sums of one batch. */
+static weft_status enter(weft_i_coll *coll, size_t scratch)
 {
-    if (folds)
-        WEFT_TRY(weft_i_ferry_make_room(coll, 0, weft_i_hosts_sum_room(coll)));
+    if (scratch)
+        WEFT_TRY(weft_i_ferry_make_room(coll, 0, scratch));
     WEFT_TRY(weft_i_ferry_make_room(coll, 1, PACKED));
     return weft_i_hosts_enter(coll, NULL, 0);
 }
 
-static weft_i_hosts_sum sum_of(const weft_i_coll *coll, const batch *b, const char *in, char *out,
-                               int root)
-{
-    return (weft_i_hosts_sum){.in = in,
-                              .out = out,
-                              .count = b->bytes / weft_i_dtype_size(b->dtype),
-                              .dtype = b->dtype,
-                              .op = (weft_i_fold_op)coll->ask.reduction,
-                              .root = root};
-}
-
 weft_status weft_i_hosts_list_all_reduce(weft_i_coll *coll)
 {
-    WEFT_TRY(enter(coll, true));
+    WEFT_TRY(enter(coll, weft_i_hosts_sum_room(coll)));
     char *room = coll->lane->ferry->room[1];
     for (batch b = {0}; next_batch(coll->list, 1, &b);) {
         const weft_i_list_item *item = &b.items[b.first];
         if (b.packed)
             pack(&b, 0, room);
-        weft_i_hosts_sum sum =
-            sum_of(coll, &b, b.packed ? room : item->in, b.packed ? room : item->out, -1);
+        weft_i_hosts_sum sum = {.in = b.packed ? room : item->in,
+                                .out = b.packed ? room : item->out,
+                                .count = b.bytes / weft_i_dtype_size(b.dtype),
+                                .dtype = b.dtype,
+                                .op = (weft_i_fold_op)coll->ask.reduction,
+                                .root = -1};
         WEFT_TRY(weft_i_hosts_fold(coll, &sum));
         if (b.packed)
             unpack(&b, 0, room);
@@ -97,29 +91,31 @@ weft_status weft_i_hosts_list_all_reduce(weft_i_coll *coll)
     return WEFT_OK;
 }
 
-/* Part by part to its rank. */
 weft_status weft_i_hosts_list_reduce_scatter(weft_i_coll *coll)
 {
-    WEFT_TRY(enter(coll, true));
+    WEFT_TRY(enter(coll, weft_i_hosts_parts_room(coll)));
+    size_t size = (size_t)coll->lane->size, me = (size_t)coll->lane->me;
     char *room = coll->lane->ferry->room[1];
-    for (batch b = {0}; next_batch(coll->list, 1, &b);)
-        for (int rank = 0; rank < coll->lane->size; rank++) {
-            const weft_i_list_item *item = &b.items[b.first];
-            if (b.packed)
-                pack(&b, (size_t)rank, room);
-            weft_i_hosts_sum sum =
-                sum_of(coll, &b, b.packed ? room : item->in + (size_t)rank * item->bytes,
-                       b.packed ? room : item->out, rank);
-            WEFT_TRY(weft_i_hosts_fold(coll, &sum));
-            if (b.packed && rank == coll->lane->me)
-                unpack(&b, 0, room);
-        }
+    for (batch b = {0}; next_batch(coll->list, size, &b);) {
+        const weft_i_list_item *item = &b.items[b.first];
+        for (size_t rank = 0; b.packed && rank < size; rank++)
+            pack(&b, rank, room + rank * b.bytes);
+        weft_i_hosts_parts parts = {.in = b.packed ? room : item->in,
+                                    .stride = b.bytes,
+                                    .out = b.packed ? room + me * b.bytes : item->out,
+                                    .count = b.bytes / weft_i_dtype_size(b.dtype),
+                                    .dtype = b.dtype,
+                                    .op = (weft_i_fold_op)coll->ask.reduction};
+        WEFT_TRY(weft_i_hosts_fold_parts(coll, &parts));
+        if (b.packed)
+            unpack(&b, 0, room + me * b.bytes);
+    }
     return WEFT_OK;
 }
 
 weft_status weft_i_hosts_list_all_gather(weft_i_coll *coll)
 {
-    WEFT_TRY(enter(coll, false));
+    WEFT_TRY(enter(coll, 0));
     size_t size = (size_t)coll->lane->size, me = (size_t)coll->lane->me;
     char *room = coll->lane->ferry->room[1];
     for (batch b = {0}; next_batch(coll->list, size, &b);) {

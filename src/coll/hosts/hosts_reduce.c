@@ -253,8 +253,7 @@ static weft_i_hosts_sum sum_of(const weft_i_coll *coll, int root)
                               .root = root};
 }
 
-/* Everybody folds what all have shown at the entry, from byte `at` on. */
-static void fold_shown(weft_i_coll *coll, size_t at)
+void weft_i_hosts_fold_shown(weft_i_coll *coll, size_t at)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)
         coll->lane->sources[rank] = (const char *)weft_i_hosts_shown(coll, rank) + at;
@@ -268,7 +267,7 @@ static weft_status reduce_to(weft_i_coll *coll, int root)
     if (coll->ask.in_bytes <= WEFT_I_HOSTS_SHOWN) {
         WEFT_TRY(weft_i_hosts_enter(coll, coll->ask.in, coll->ask.in_bytes));
         if (root < 0 || root == coll->lane->me)
-            fold_shown(coll, 0);
+            weft_i_hosts_fold_shown(coll, 0);
         return WEFT_OK;
     }
     WEFT_TRY(weft_i_ferry_make_room(coll, 0, weft_i_hosts_sum_room(coll)));
@@ -284,40 +283,4 @@ weft_status weft_i_hosts_all_reduce(weft_i_coll *coll)
 weft_status weft_i_hosts_reduce(weft_i_coll *coll)
 {
     return reduce_to(coll, coll->ask.root);
-}
-
-/* Few bytes: everybody gets the sums of all parts, and keeps its own. */
-static weft_status scatter_small(weft_i_coll *coll)
-{
-    weft_i_hosts_sum sum = sum_of(coll, -1);
-    sum.count *= (size_t)coll->lane->size;
-    sum.out = coll->lane->ferry->room[1];
-    WEFT_TRY(weft_i_hosts_fold(coll, &sum));
-    size_t bytes = coll->ask.count * coll->ask.item;
-    weft_i_coll_put(coll->ask.out, sum.out + (size_t)coll->lane->me * bytes, bytes);
-    return WEFT_OK;
-}
-
-/* Part by part to its rank, so that no byte goes to a host that does not want it. */
-weft_status weft_i_hosts_reduce_scatter(weft_i_coll *coll)
-{
-    enum { SMALL = 64 << 10 };
-    size_t part = coll->ask.count * coll->ask.item, all = part * (size_t)coll->lane->size;
-    if (all <= WEFT_I_HOSTS_SHOWN) {
-        WEFT_TRY(weft_i_hosts_enter(coll, coll->ask.in, all));
-        fold_shown(coll, (size_t)coll->lane->me * part);
-        return WEFT_OK;
-    }
-    WEFT_TRY(weft_i_ferry_make_room(coll, 0, weft_i_hosts_sum_room(coll)));
-    if (all <= SMALL)
-        WEFT_TRY(weft_i_ferry_make_room(coll, 1, SMALL));
-    WEFT_TRY(weft_i_hosts_enter(coll, NULL, 0));
-    if (all <= SMALL)
-        return scatter_small(coll);
-    for (int rank = 0; rank < coll->lane->size; rank++) {
-        weft_i_hosts_sum sum = sum_of(coll, rank);
-        sum.in += (size_t)rank * part;
-        WEFT_TRY(weft_i_hosts_fold(coll, &sum));
-    }
-    return WEFT_OK;
 }
