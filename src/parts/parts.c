@@ -11,10 +11,13 @@
 #include "coll/lane/ferry.h"
 #include "coll/lane/list.h"
 #include "coll/lane/request.h"
+#include "fabric/group/quarrel.h"
 #include "parts/gatherv.h"
 
 #include "base/report/status.h"
 #include "weft/parts.h"
+
+#include <stdio.h>
 
 /* ---- filling ---- */
 
@@ -174,14 +177,16 @@ static weft_status compare(const weft_i_coll *coll, int giver, size_t given, int
 {
     if (given == expected)
         return WEFT_OK;
-    weft_i_group_spoil(coll->group, WEFT_ERR_MISMATCH);
     const char *dtype = weft_dtype_name(coll->ask.dtype);
+    char text[160];
+    snprintf(text, sizeof text,
+             "part %d: rank %d calls it with %zu %s, but rank %d calls it with %zu %s there", part,
+             giver, given / coll->ask.item, dtype, taker, expected / coll->ask.item, dtype);
+    weft_i_quarrel_say(coll->group, text); /* who is not as far yet learns it too */
+    weft_i_group_spoil(coll->group, WEFT_ERR_MISMATCH);
     weft_i_group_concerns(coll->group);
-    return weft_i_fail(WEFT_ERR_MISMATCH,
-                       "%s in group \"%s\", part %d: rank %d calls it with %zu %s, but rank %d "
-                       "calls it with %zu %s there",
-                       coll->ask.op, coll->group->name, part, giver, given / coll->ask.item, dtype,
-                       taker, expected / coll->ask.item, dtype);
+    return weft_i_fail(WEFT_ERR_MISMATCH, "%s in group \"%s\", %s", coll->ask.op, coll->group->name,
+                       text);
 }
 
 static weft_status check_rows(const weft_i_coll *coll)

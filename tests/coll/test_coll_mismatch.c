@@ -446,18 +446,18 @@ static void run_pairs(int rank, int size)
     finish(world);
 }
 
-RANKS_TEST(test_mismatch_pairs_2, 2)
+HOSTS_TOO_TEST(test_mismatch_pairs_2, 2)
 {
     run_pairs(rank, size);
 }
 
-RANKS_TEST(test_mismatch_pairs_3, 3)
+HOSTS_TOO_TEST(test_mismatch_pairs_3, 3)
 {
     run_pairs(rank, size);
 }
 
 /* Both posted, waited for later, and from the wrong end. */
-RANKS_TEST(test_mismatch_posted_order, 2)
+HOSTS_TOO_TEST(test_mismatch_posted_order, 2)
 {
     weft_group *world = join(20000);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3, 4)),
@@ -475,7 +475,7 @@ RANKS_TEST(test_mismatch_posted_order, 2)
 }
 
 /* A call more than the others make: they do something else meanwhile, or have left. */
-RANKS_TEST(test_mismatch_extra_at_the_end, 3)
+HOSTS_TOO_TEST(test_mismatch_extra_at_the_end, 3)
 {
     weft_group *world = join(20000), *group = new_group(world, size);
     weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(10));
@@ -637,12 +637,12 @@ static void run_board_pairs(int rank, int size)
     finish(world);
 }
 
-RANKS_TEST(test_mismatch_board_2, 2)
+HOSTS_TOO_TEST(test_mismatch_board_2, 2)
 {
     run_board_pairs(rank, size);
 }
 
-RANKS_TEST(test_mismatch_board_3, 3)
+HOSTS_TOO_TEST(test_mismatch_board_3, 3)
 {
     run_board_pairs(rank, size);
 }
@@ -653,7 +653,7 @@ RANKS_TEST(test_mismatch_board_3, 3)
  * different times: the second one when the first has helped for longer than its patience once was,
  * and had gone back to wait for twice as long.
  */
-RANKS_TEST(test_mismatch_board_late_helper, 3)
+HOSTS_TOO_TEST(test_mismatch_board_late_helper, 3)
 {
     enum { LATE_US = 75000 };
     weft_group *world = join(20000);
