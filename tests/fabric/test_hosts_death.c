@@ -8,6 +8,7 @@
  */
 #include "crew.h"
 #include "hosts.h"
+#include "hosts_life.h"
 
 #include "base/os/os.h"
 #include "base/report/status.h"
@@ -17,7 +18,7 @@
 #include "fabric/world/remote.h"
 #include "values_seed.h"
 
-enum { LIMIT_MS = 60000, SOON_MS = 30000, COUNT = 20000 };
+enum { LIMIT_MS = 60000, SOON_MS = 30000 };
 
 typedef struct scene {
     int port, size, per_host;
@@ -72,20 +73,6 @@ static int check_told(const scene *s, int rank, weft_status status)
     return 0;
 }
 
-/* Everybody adds 1: the sum is how many there are. */
-static weft_status add_up(weft_group *group, double *out)
-{
-    weft_status status = weft_scope_open();
-    if (status < 0)
-        return status;
-    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(COUNT));
-    weft_tensor *sum = weft_all_reduce(x, WEFT_SUM, group);
-    *out = sum ? weft_item(sum, COUNT - 1) : NAN;
-    status = isnan(*out) ? weft_last_status() : WEFT_OK;
-    weft_scope_close();
-    return status;
-}
-
 /* Those who live make a group of their own and use it; it spans as many hosts as are left. */
 static int check_rest(int rank, weft_group *world, int most)
 {
@@ -96,7 +83,7 @@ static int check_rest(int rank, weft_group *world, int most)
     int size = weft_size(rest);
     CREW(size <= most, "%d of at most %d", size, most);
     for (int i = 0; i < 3; i++)
-        OK(add_up(rest, &sum));
+        OK(life_add_up(rest, &sum));
     CREW(sum == size, "the sum of %d ranks is %g", size, sum);
     OK(weft_group_barrier(rest, WEFT_DEFAULT));
     uint64_t flags = UINT64_C(1) << 40 | 1u << rank;
@@ -107,34 +94,6 @@ static int check_rest(int rank, weft_group *world, int most)
 
 /* ---- at every step ---- */
 
-static weft_status pass_round(weft_group *world, int rank, int size)
-{
-    weft_tensor *out = weft_full(WEFT_I32, WEFT_CPU, WEFT_SHAPE(5000), rank);
-    weft_tensor *in = weft_zeros(WEFT_I32, WEFT_CPU, WEFT_SHAPE(5000));
-    return weft_send_recv(in, (rank + size - 1) % size, out, (rank + 1) % size, world);
-}
-
-/* A bit of everything. */
-static weft_status live(weft_group *world, int rank, int size)
-{
-    double sum;
-    WEFT_TRY(weft_group_barrier(world, WEFT_DEFAULT));
-    WEFT_TRY(add_up(world, &sum));
-    weft_group *half = weft_group_split(world, rank % 2, 0);
-    if (!half)
-        return weft_last_status();
-    WEFT_TRY(weft_group_barrier(half, WEFT_DEFAULT));
-    WEFT_TRY(pass_round(world, rank, size));
-    int backwards[CREW_MAX];
-    for (int i = 0; i < size; i++)
-        backwards[i] = size - 1 - i;
-    weft_group *again = weft_group_new(world, backwards, size, NULL);
-    if (!again)
-        return weft_last_status();
-    WEFT_TRY(add_up(again, &sum));
-    return weft_group_barrier(again, WEFT_DEFAULT);
-}
-
 static int doomed(int rank, void *arg)
 {
     const scene *s = arg;
@@ -142,7 +101,7 @@ static int doomed(int rank, void *arg)
     if (dies(s, rank))
         doom_arm(s->step);
     weft_group *world = join(rank, s);
-    weft_status status = world ? live(world, rank, s->size) : weft_last_status();
+    weft_status status = world ? life_live(world, rank, s->size) : weft_last_status();
     if (dies(s, rank)) { /* it has outlived its steps, if the others let it */
         CREW(world && status == WEFT_OK, "%s", weft_last_error());
         weft_finish(world);
@@ -220,9 +179,9 @@ static weft_status act(weft_group *world, int rank, int which)
     case BARRIER:
         return weft_group_barrier(world, WEFT_DEFAULT);
     case SUM:
-        return add_up(world, &sum);
+        return life_add_up(world, &sum);
     case PASS:
-        return pass_round(world, rank, size);
+        return life_pass_round(world, rank, size);
     default:
         return weft_group_new(world, all, size, NULL) ? WEFT_OK : weft_last_status();
     }
@@ -234,8 +193,8 @@ static int waiting(int rank, void *arg)
     weft_group *world = join(rank, s);
     double sum;
     CREW(world, "%s", weft_last_error());
-    OK(add_up(world, &sum));
-    OK(pass_round(world, rank, s->size));
+    OK(life_add_up(world, &sum));
+    OK(life_pass_round(world, rank, s->size));
     crew->pid[rank] = getpid();
     OK(weft_group_barrier(world, WEFT_DEFAULT));
     crew->go++;
@@ -341,7 +300,7 @@ static int leaving(int rank, void *arg)
     weft_group *group = join(rank, s);
     double sum;
     CREW(group, "%s", weft_last_error());
-    OK(add_up(group, &sum)); /* rank 2 has written to rank 0 */
+    OK(life_add_up(group, &sum)); /* rank 2 has written to rank 0 */
     OK(weft_group_barrier(group, WEFT_DEFAULT));
     weft_i_world *world = group->world;
     if (rank == 2) {

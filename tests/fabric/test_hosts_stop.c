@@ -2,14 +2,18 @@
 /* Tests: fabric/world/lifeline_hosts.c, fabric/world/lifeline_news.c, fabric/group/hosts_meet.c */
 /*
  * Ranks of another host that are stopped (SIGSTOP) for longer than WEFT_SILENCE.  They are told of as stopped,
- * never taken for dead, and go on with the others afterwards.
+ * never taken for dead, and go on with the others afterwards.  A rank is also stopped at steps of its life: a run
+ * takes some, which follow from HARNESS_SEED; HOSTS_STOP_STRIDE=1, by hand, takes all.
  */
 #include "crew.h"
 #include "hosts.h"
+#include "hosts_life.h"
 
 #include "base/os/os.h"
 #include "base/report/status.h"
+#include "doom.h"
 #include "fabric/group/hosts.h"
+#include "values_seed.h"
 
 #include <signal.h>
 
@@ -18,6 +22,7 @@ enum { SILENCE_MS = 2000, LIMIT_MS = 60000, STOPPED_MS = 5000 };
 typedef struct scene {
     int port, size, per_host;
     unsigned stopped; /* a bit for each rank */
+    int step;         /* of its calls to the system */
 } scene;
 
 #define OK(call_) CREW((call_) == WEFT_OK, "%s", weft_last_error())
@@ -104,7 +109,7 @@ static int stop(int rank, void *arg)
 static void run(const char *what, unsigned stopped)
 {
     char reason[192];
-    scene s = {free_port(), 4, 2, stopped};
+    scene s = {free_port(), 4, 2, stopped, 0};
     hosts_use_ucx();
     if (!s.port)
         SKIP("no port is free here");
@@ -128,7 +133,96 @@ TEST(test_hosts_stop_a_host)
     run("both ranks of a host stopped", 3u << 2);
 }
 
+/* ---- at every step ---- */
+
+enum { STEP_SILENCE_MS = 500, PAUSE_MS = 1500 };
+
+/* A child that lets this process go on, a while after it was stopped. */
+static pid_t wake_later(void)
+{
+    char path[32], text[256] = "";
+    pid_t parent = getpid(), child = fork();
+    if (child)
+        return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)parent);
+    for (const char *state = NULL; !state || state[2] != 'T'; crew_rest(2)) {
+        FILE *file = fopen(path, "re");
+        if (!file || !fgets(text, sizeof text, file))
+            _exit(1);
+        fclose(file);
+        state = strrchr(text, ')');
+    }
+    crew_rest(PAUSE_MS);
+    _exit(kill(parent, SIGCONT));
+}
+
+/* Nobody has a limit that is over: all goes well, only later. */
+static int paused(int rank, void *arg)
+{
+    const scene *s = arg;
+    pid_t waker = 0;
+    int status;
+    hosts_use_ucx();
+    setenv("WEFT_DEBUG", "NONE", 0);
+    setenv("WEFT_MEET_TIMEOUT", "60000", 1);
+    hosts_set_number("WEFT_SILENCE", STEP_SILENCE_MS);
+    if (is_stopped(s, rank)) {
+        waker = wake_later();
+        doom_arm_with(s->step, SIGSTOP);
+    }
+    weft_group *world = hosts_join(rank, s->size, s->per_host, s->port);
+    CREW(world, "%s", weft_last_error());
+    weft_group_set_timeout(world, LIMIT_MS);
+    OK(life_live(world, rank, s->size));
+    CREW(!weft_finish(world), "%s", weft_last_error());
+    crew->rank[rank].steps = atomic_load(&doom_steps);
+    if (waker) {
+        kill(waker, SIGKILL);
+        waitpid(waker, &status, 0);
+    }
+    crew->rank[rank].done = 1;
+    return 0;
+}
+
+/* From some step before the first stride on. */
+static void stop_at_steps(int size, int per_host, int victim)
+{
+    char what[64], reason[192];
+    const char *text = getenv("HOSTS_STOP_STRIDE");
+    int stride = text ? atoi(text) : VALUES_SANITIZED ? 500 : 250;
+    int step = values_first((uint64_t)(size * CREW_MAX + victim), stride), last = step;
+    hosts_use_ucx();
+    if (weft_i_remote_engine()->probe(reason, sizeof reason) <= 0)
+        SKIP("%s", reason);
+    for (; step <= last; step += stride) {
+        scene s = {free_port(), size, per_host, 1u << victim, step};
+        if (!s.port)
+            SKIP("no port is free here");
+        snprintf(what, sizeof what, "rank %d of %d stopped at step %d", victim, size, step);
+        crew_run(what, size, paused, &s, -1);
+        last = crew->rank[victim].steps;
+    }
+}
+
+TEST(test_hosts_stop_steps)
+{
+    stop_at_steps(4, 2, 1);
+    stop_at_steps(3, 1, 1);
+}
+
+TEST(test_hosts_stop_steps_of_a_guard)
+{
+    stop_at_steps(4, 2, 2);
+}
+
+TEST(test_hosts_stop_steps_of_the_server)
+{
+    stop_at_steps(4, 2, 0);
+}
+
 int main(int argc, char **argv)
 {
+    values_choose_seed();
     return harness_main(argc, argv);
 }

@@ -12,7 +12,7 @@
 
 enum {
     AGAIN_NS = 5 * 1000 * 1000,  /* between two attempts to connect */
-    MUTE_NS = 500 * 1000 * 1000, /* until who does not answer is told of */
+    MUTE_NS = 500 * 1000 * 1000, /* until who does not answer is told of, at most */
     QUESTIONS = 64,              /* to one that does not answer: its kernel has to keep them */
     /* Then only its kernel is asked, by the kernel, each second. */
     KERNEL_NS = 2500 * 1000 * 1000LL,
@@ -25,6 +25,13 @@ static bool lives_there(const weft_i_lifeline *life, const weft_i_life_host *hos
         if (weft_i_life_lives(life, host->members[i]))
             return true;
     return false;
+}
+
+/* How long one is waited for that does not answer: others are asked well before its host is silent. */
+static int64_t mute_ns(const weft_i_lifeline *life)
+{
+    int64_t part = life->silence_ns / 4;
+    return part < MUTE_NS ? part : MUTE_NS;
 }
 
 /* ---- whom to ask ---- */
@@ -128,7 +135,7 @@ static void beat(weft_i_lifeline *life, weft_i_life_host *host, int64_t now)
     host->beat_at = now + life->beat_ns;
     if (quiet >= 0 && now - quiet > host->heard)
         host->heard = now - quiet;
-    if (host->asked && settled && now - host->asked > MUTE_NS) {
+    if (host->asked && settled && now - host->asked > mute_ns(life)) {
         take_silence(life, host, now);
         if (host->link.stage != WEFT_I_LIFE_OPEN)
             return;
@@ -221,7 +228,7 @@ static bool is_silent(const weft_i_lifeline *life, const weft_i_life_host *host,
 static bool takes_long(const weft_i_lifeline *life, const weft_i_life_link *link, int64_t now)
 {
     return (link->stage == WEFT_I_LIFE_CONNECTING && now - link->since > life->beat_ns) ||
-           (link->stage == WEFT_I_LIFE_GREETING && now - link->since > MUTE_NS);
+           (link->stage == WEFT_I_LIFE_GREETING && now - link->since > mute_ns(life));
 }
 
 /* How long until it wants to be looked at again. */
