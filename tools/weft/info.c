@@ -9,6 +9,7 @@
 #include "info_tune.h"
 #include "info_ways.h"
 #include "json.h"
+#include "on_hosts.h"
 
 #include <weft/weft.h>
 
@@ -303,13 +304,39 @@ static int json_all(const weft_version_info *build)
 
 /* ---- the command ---- */
 
-enum { JSON = 1, ALGO = 2, ENV = 4, MACHINE = 8, JOB = 16, TUNE = 32 };
+enum { JSON = 1, ALGO = 2, ENV = 4, MACHINE = 8, JOB = 16, TUNE = 32, HOSTS = 64, AWAY = 128 };
 
-/* Its options are marks and nothing else. */
+/* Where jobs are looked at. */
+typedef struct places {
+    const char *hosts;
+    on_hosts_ask ask;
+} places;
+
 static int set_mark(void *into, const char *text, long number)
 {
     (void)into, (void)text, (void)number;
     return 1;
+}
+
+static int set_hosts(void *into, const char *text, long number)
+{
+    (void)number;
+    ((places *)into)->hosts = text;
+    return *text != 0;
+}
+
+static int set_rsh(void *into, const char *text, long number)
+{
+    (void)number;
+    ((places *)into)->ask.rsh = text;
+    return *text != 0;
+}
+
+static int set_weft(void *into, const char *text, long number)
+{
+    (void)number;
+    ((places *)into)->ask.weft = text;
+    return *text != 0;
 }
 
 static const command_option options[] = {
@@ -324,6 +351,10 @@ static const command_option options[] = {
      "the running jobs of this user; with a process or program, what each rank of one is doing and "
      "whom it waits for",
      JOB, set_mark},
+    {'H', "hosts", "LIST", 0, 0, "names of hosts, a,b,c", "with --job: those of these hosts", HOSTS,
+     set_hosts},
+    {0, "rsh", "COMMAND", 0, 0, "a command", "what runs a command on a host (ssh)", AWAY, set_rsh},
+    {0, "weft", "PATH", 0, 0, "a path", "the command there (weft)", AWAY, set_weft},
     {0},
 };
 
@@ -340,7 +371,17 @@ static int print_part(unsigned part)
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
-static int print_what(unsigned marks, char **words)
+/* Ranks on other hosts: those there tell. */
+static int print_hosts(unsigned marks, places *where, const char *which)
+{
+    if (marks & ~(unsigned)(JOB | HOSTS | AWAY))
+        return command_wrong(&weft_command_info, "--hosts is for the text of --job");
+    where->ask.words = "info --job";
+    where->ask.which = which;
+    return on_hosts(where->hosts, &where->ask, 1, 0);
+}
+
+static int print_what(unsigned marks, char **words, places *where)
 {
     weft_version_info build;
     if (words[0] && (!(marks & JOB) || words[1]))
@@ -348,6 +389,11 @@ static int print_what(unsigned marks, char **words)
                              marks & JOB ? "one job at a time, not also \"%s\""
                                          : "what is \"%s\"?  Jobs need --job",
                              words[marks & JOB ? 1 : 0]);
+    if (marks & HOSTS && marks & JOB)
+        return print_hosts(marks, where, words[0]);
+    if (marks & (HOSTS | AWAY))
+        return command_wrong(&weft_command_info,
+                             "--hosts, --rsh and --weft need --job and --hosts");
     if (marks & JOB && !(marks & ~(unsigned)(JOB | JSON)))
         return weft_info_job(words[0], marks & JSON);
     if (marks == ALGO || marks == TUNE || marks == ENV || marks == MACHINE)
@@ -364,10 +410,11 @@ static int print_what(unsigned marks, char **words)
 static int run(int argc, char **argv)
 {
     unsigned marks;
+    places where = {.ask = {.rsh = "ssh", .weft = "weft", .limit_s = 20}};
     char **words = calloc((size_t)argc + 1, sizeof *words);
-    int status = words ? command_read(&weft_command_info, argc, argv, NULL, words, &marks) : 1;
+    int status = words ? command_read(&weft_command_info, argc, argv, &where, words, &marks) : 1;
     if (status == COMMAND_GOES_ON)
-        status = print_what(marks, words);
+        status = print_what(marks, words, &where);
     free(words);
     return status;
 }
@@ -375,7 +422,8 @@ static int run(int argc, char **argv)
 const subcommand weft_command_info = {
     .name = "info",
     .text = "what this build and this machine offer, and every setting [--json]",
-    .usage = "[--json | --algo | --tune | --env | --machine]\n--job [PROCESS | PROGRAM] [--json]",
+    .usage = "[--json | --algo | --tune | --env | --machine]\n"
+             "--job [PROCESS | PROGRAM] [--json | --hosts LIST [--rsh COMMAND] [--weft PATH]]",
     .about = "Version, build, machine, backends and every setting.",
     .options = options,
     .run = run,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `weft top`: what the ranks of a running job do, again and again; the keys, and the terminal. */
 #include "top.h"
+
 #include "command.h"
+#include "on_hosts.h"
 
 #include <ctype.h>
 #include <poll.h>
@@ -12,11 +14,12 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { JOBS = 64, PAGES_MAX = 100000 };
+enum { JOBS = 64, PAGES_MAX = 100000, HOST_PATIENCE_S = 20 };
 
 typedef struct settings {
     const char *which, *page, *hosts;
-    top_ask ask;
+    on_hosts_ask ask;
+    const char *order;
     long interval_ms, times;
     top_view view;
     int quit, drawn;
@@ -267,7 +270,7 @@ static int set_order(void *into, const char *text, long number)
     for (int i = 0; i < TOP_ORDERS; i++)
         if (!strcmp(text, words[i])) {
             ((settings *)into)->view.order = (top_order)i;
-            ((settings *)into)->ask.order = words[i];
+            ((settings *)into)->order = words[i];
             return 1;
         }
     return 0;
@@ -289,9 +292,21 @@ static const command_option options[] = {
     {0},
 };
 
+/* Each interval the command runs itself on the hosts. */
+static int show_hosts(settings *s, const char *which)
+{
+    char command[64];
+    int escapes = isatty(STDOUT_FILENO);
+    snprintf(command, sizeof command, "top -n 1 -i %ld -s %s", s->interval_ms, s->order);
+    s->ask.words = command;
+    s->ask.which = which;
+    s->ask.limit_s = HOST_PATIENCE_S + s->interval_ms / 1000;
+    return on_hosts(s->hosts, &s->ask, s->times || escapes ? s->times : 1, escapes);
+}
+
 static int run(int argc, char **argv)
 {
-    settings s = {.interval_ms = 1000, .ask = {.rsh = "ssh", .weft = "weft", .order = "rank"}};
+    settings s = {.interval_ms = 1000, .order = "rank", .ask = {.rsh = "ssh", .weft = "weft"}};
     char **words = calloc((size_t)argc + 1, sizeof *words);
     int status = words ? command_read(&weft_command_top, argc, argv, &s, words, NULL) : 1;
     if (status == COMMAND_GOES_ON && words[0] && words[1])
@@ -299,10 +314,7 @@ static int run(int argc, char **argv)
     if (status == COMMAND_GOES_ON && s.hosts && s.page)
         status = command_wrong(&weft_command_top, "--html is for one host");
     if (status == COMMAND_GOES_ON && s.hosts) {
-        s.ask.which = words[0];
-        s.ask.interval_ms = s.interval_ms;
-        int escapes = isatty(STDOUT_FILENO);
-        status = top_hosts(s.hosts, &s.ask, s.times || escapes ? s.times : 1, escapes);
+        status = show_hosts(&s, words[0]);
     }
     if (status == COMMAND_GOES_ON) {
         int process = find(words[0]);

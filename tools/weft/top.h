@@ -63,15 +63,6 @@ void top_operation(const weft_job_op *op, char *out, size_t room);
 /* "12.3 MB" */
 void top_bytes(double bytes, char *out, size_t room);
 
-/* What is asked of other hosts: weft top there, by a remote shell. */
-typedef struct top_ask {
-    const char *rsh, *weft, *which, *order;
-    long interval_ms;
-} top_ask;
-
-/* The tables of the hosts of a list, again and again; an exit status. */
-int top_hosts(const char *list, const top_ask *what, long times, int escapes);
-
 /* A page that needs nothing else: what each rank did in each of `count` intervals. */
 int top_page(const char *path, const top_job *jobs, int count);
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * `weft top --hosts a,b`: the tables of several hosts, one below the other.  Each interval the command
- * runs itself there, all at once; a host that does not answer in time has its sentence in its place.
- */
-#include "command.h"
-#include "top.h"
+/* The answers of several hosts; one that does not answer in time has its sentence in its place.  See on_hosts.h. */
+#include "on_hosts.h"
 
+#include "command.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
-enum { HOSTS = 64, COMMAND = 4096, LINE = 512, PATIENCE_S = 20 };
+enum { HOSTS = 64, COMMAND = 4096, LINE = 512 };
 
 typedef struct answer {
     char host[128];
@@ -36,23 +35,23 @@ static int split(const char *list, answer *hosts)
     return count ? count : -1;
 }
 
-static long limit_of(const top_ask *what)
+/* "top", of messages: the first of the words. */
+static int name_length(const on_hosts_ask *what)
 {
-    return PATIENCE_S + what->interval_ms / 1000;
+    return (int)strcspn(what->words, " ");
 }
 
-static void ask(answer *host, const top_ask *what)
+static void ask(answer *host, const on_hosts_ask *what)
 {
     char command[COMMAND];
-    int length = snprintf(command, sizeof command,
-                          "timeout -k 1 %ld %s %s %s top -n 1 -i %ld -s %s %s </dev/null 2>&1",
-                          limit_of(what), what->rsh, host->host, what->weft, what->interval_ms,
-                          what->order, what->which ? what->which : "");
+    int length = snprintf(
+        command, sizeof command, "timeout -k 1 %ld %s %s %s %s %s </dev/null 2>&1", what->limit_s,
+        what->rsh, host->host, what->weft, what->words, what->which ? what->which : "");
     host->from = length < COMMAND ? popen(command, "r") : NULL;
 }
 
-/* Takes what a host says; its table may be long. */
-static void hear(answer *host, const top_ask *what)
+/* Takes what a host says; its table may be long.  1 if that is an answer. */
+static int hear(answer *host, const on_hosts_ask *what)
 {
     enum { LATE = 124 }; /* the exit status of timeout(1) */
     char line[LINE];
@@ -61,11 +60,13 @@ static void hear(answer *host, const top_ask *what)
         fputs(line, to);
     int status = host->from ? pclose(host->from) : -1;
     if (to && status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == LATE)
-        fprintf(to, "weft top: host %s did not answer in %ld s\n", host->host, limit_of(what));
+        fprintf(to, "weft %.*s: host %s did not answer in %ld s\n", name_length(what), what->words,
+                host->host, what->limit_s);
     else if (to && status)
-        fprintf(to, "weft top: no table of host %s\n", host->host);
+        fprintf(to, "weft %.*s: no table of host %s\n", name_length(what), what->words, host->host);
     if (to)
         fclose(to);
+    return to && !status;
 }
 
 static void show(const answer *hosts, int count, int escapes)
@@ -79,24 +80,25 @@ static void show(const answer *hosts, int count, int escapes)
     fflush(stdout);
 }
 
-int top_hosts(const char *list, const top_ask *what, long times, int escapes)
+int on_hosts(const char *list, const on_hosts_ask *what, long times, int escapes)
 {
     answer *hosts = calloc(HOSTS, sizeof *hosts);
-    int count = hosts ? split(list, hosts) : -1;
+    int count = hosts ? split(list, hosts) : -1, answers = 0;
     if (count < 0 || !command_is_plain(what->weft) ||
         (what->which && !command_is_plain(what->which))) {
         fprintf(stderr,
-                "weft top: --hosts takes names with commas between them, at most %d; names "
+                "weft %.*s: --hosts takes names with commas between them, at most %d; names "
                 "of hosts, programs and --weft may not have blanks or signs of the shell\n",
-                HOSTS);
+                name_length(what), what->words, HOSTS);
         free(hosts);
         return 2;
     }
     for (long shown = 0; !times || shown < times; shown++) {
         for (int i = 0; i < count; i++)
             ask(&hosts[i], what);
+        answers = 0;
         for (int i = 0; i < count; i++)
-            hear(&hosts[i], what);
+            answers += hear(&hosts[i], what);
         show(hosts, count, escapes);
         for (int i = 0; i < count; i++) {
             free(hosts[i].text);
@@ -106,5 +108,5 @@ int top_hosts(const char *list, const top_ask *what, long times, int escapes)
             break;
     }
     free(hosts);
-    return ferror(stdout) != 0;
+    return ferror(stdout) || !answers;
 }
