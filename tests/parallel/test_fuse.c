@@ -19,6 +19,7 @@ typedef struct job {
     weft_group *group, *other;
     int dim;
     bool keep, rows, floats;
+    weft_module *net;
 } job;
 
 #define FUNCTION(name_)                                                               \
@@ -402,9 +403,47 @@ static void check_mlp(weft_group *group)
     }
 }
 
+FUNCTION(planned)
+{
+    const job *j = user;
+    out[0] = weft_module_call(j->net, in[0]);
+    return out[0] ? WEFT_OK : weft_last_status();
+}
+
+/* The same from a plan: what weft_parallelize makes of the layers is fused as it stands, and gives what
+ * the collectives and the products give by themselves. */
+static void check_plan(weft_group *group)
+{
+    char text[TEXT];
+    static const weft_plan plan[] = {
+        {"0", WEFT_PLAN_COLUMN, WEFT_FLOW_SEQUENCE, WEFT_FLOW_USUAL},
+        {"2", WEFT_PLAN_ROW, WEFT_FLOW_USUAL, WEFT_FLOW_SEQUENCE},
+    };
+    weft_mesh *mesh = weft_mesh_init(group, DEVICE, WEFT_SHAPE(weft_size(group)), "model");
+    job j = {.group = group, .dim = 1};
+    j.net = weft_nn_sequential(weft_nn_linear_plain(10, 16), weft_nn_op(weft_relu),
+                               weft_nn_linear_plain(16, 10));
+    CHECK_OK(weft_module_to(j.net, DEVICE));
+    CHECK_OK(weft_parallelize(j.net, mesh, plan, 2, NULL));
+    weft_tensor *in[] = {some(WEFT_F32, WEFT_SHAPE(2, 8, 10)),
+                         weft_transpose(weft_detach(weft_module_param(j.net, "0.weight")), 0, 1),
+                         weft_transpose(weft_detach(weft_module_param(j.net, "2.weight")), 0, 1)};
+    weft_tensor *ours = NULL, *right = NULL;
+    weft_graph *graph = captured(planned, &j, in, 1, 1);
+    CHECK(weft_graph_text(graph, text, TEXT) < TEXT);
+    CHECK_CONTAINS(text, "all_gather_matmul");
+    CHECK_CONTAINS(text, "matmul_reduce_scatter");
+    CHECK(!strstr(text, "all_gather_into_tensor") && !strstr(text, "reduce_scatter_tensor"));
+    CHECK_OK(weft_graph_run(graph, in, 1, &ours, 1));
+    CHECK_OK(mlp(in, 3, &right, 1, &j));
+    weft_tensor *apart = weft_max(weft_abs(weft_sub(ours, weft_detach(right))), NULL, 0, false);
+    CHECK(weft_item(apart, 0) < 1e-5);
+}
+
 PASS_TEST(test_dtensor_seq_par, 2)
 {
     check_mlp(world);
+    check_plan(world);
 }
 
 /* Gathers and scatters of another group, which no product touches, stay. */
