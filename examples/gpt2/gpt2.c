@@ -15,6 +15,7 @@ static const char usage[] =
     "  a model    --load model.safetensors, or --layers 4 --heads 4 --width 128 --time 128\n"
     "  to learn   --data file --steps 0 --batch 12 (rows, over all ranks) --rate 0.001 --seed 1\n"
     "             --bf16 0 (1: products of 16 bits) --compile 0 (1: compiled)\n"
+    "             --profile file (a trace of the last step)\n"
     "  to go on   --run folder --every 50 (steps) --kill -1 (the last rank kills itself then)\n"
     "  ranks      --mesh 2x2 --plan shard,tensor (replicate; what each dimension is for)\n"
     "  to end     --save model.safetensors (of 16 bits with --bf16)\n"
@@ -181,6 +182,7 @@ static weft_status train(run *r, bool first)
     double rate = number("--rate", 1e-3);
     weft_checkpoint *kept =
         text("--run") ? weft_checkpoint_new(text("--run"), r->group, NULL) : NULL;
+    weft_profile_opts about = WEFT_PROFILE_OPTS;
     weft_tensor *all = read_data(), *loss;
     weft_status status = WEFT_OK;
     int64_t step = 0, every = (int64_t)number("--every", 50),
@@ -189,6 +191,7 @@ static weft_status train(run *r, bool first)
     if (!all || weft_tensor_numel(all) <= r->g.time || r->batch % r->parts || r->batch > 1024)
         return fail(
             "--data has more bytes than --time, --batch at most 1024 rows, which the ranks divide");
+    about.trace = text("--profile");
     if (kept) {
         weft_checkpoint_add_module(kept, "model", r->net);
         weft_checkpoint_add_optim(kept, "adam", r->adam);
@@ -206,8 +209,12 @@ static weft_status train(run *r, bool first)
         r->began = now_ms();
         weft_optim_set_rate(r->adam,
                             weft_rate_cosine(step, r->steps / 20, r->steps, rate, rate / 10));
+        weft_profile *profile =
+            about.trace && step + 1 == r->steps ? weft_profile_open(&about) : NULL;
         if (status >= 0)
             status = train_step(r, draw_batch(r, all, step), &loss);
+        if (profile)
+            weft_profile_close(profile);
         if (status >= 0 && (step % 10 == 0 || step + 1 == r->steps)) {
             double mean = weft_item(weft_all_reduce(weft_detach(loss), WEFT_AVG, r->group), 0);
             if (me == 0)
