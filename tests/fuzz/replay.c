@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs a fuzz target on its stored inputs and on random changes to them, the same ones every time.
- * WEFT_FUZZ_ROUNDS says how many changes per stored input (default 400).  A broken promise aborts
- * the program.
+ * WEFT_FUZZ_ROUNDS says how many changes per stored input (default 400); then it is told how many
+ * bytes that were.  A broken promise aborts the program.
  */
 #include "fuzz.h"
 #include "harness.h"
@@ -22,6 +22,7 @@ typedef struct input {
 static input inputs[INPUTS];
 static size_t known;
 static uint64_t state = 0x9e3779b97f4a7c15u;
+static uint64_t runs, total; /* inputs, and bytes in all of them */
 
 static uint64_t draw(uint64_t below)
 {
@@ -96,6 +97,8 @@ static void run(const uint8_t *bytes, size_t count)
     memcpy(copy, bytes, count);
     LLVMFuzzerTestOneInput(copy, count);
     free(copy);
+    runs++;
+    total += count;
 }
 
 TEST(WEFT_FUZZ_TEST)
@@ -114,6 +117,9 @@ TEST(WEFT_FUZZ_TEST)
             run(changed, change(&inputs[i], changed));
     for (size_t i = 0; i < known; i++)
         free(inputs[i].bytes);
+    if (text)
+        printf("# %llu inputs with %llu bytes\n", (unsigned long long)runs,
+               (unsigned long long)total);
 }
 
 int main(int argc, char **argv)
