@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks of PyTorch's symmetric memory on CPU tensors, run as those of torch_checks.py are, by test_torch_symm.py."""
 import gc
+import os
 import sys
 
 import torch
@@ -116,6 +117,25 @@ def check_two_groups(g, me, n):
     b.barrier()
     assert (b.get_buffer((me + 1) % n, (32,), torch.float32) == (me + 1) % n).all()
     a.barrier()
+    dist.destroy_process_group(other)
+
+
+def check_hosts(g, me, n):
+    """Memory of another host has no address here: a sentence, and no tensor at address 0."""
+    if n == 1:
+        return
+    os.environ["WEFT_HOST_ID"] = f"pretended{me}"
+    try:
+        other = dist.new_group(list(range(n)), backend="weft", timeout=torch_checks.FAR)
+    finally:
+        del os.environ["WEFT_HOST_ID"]
+    x = symm_mem.empty(32, device="cpu").fill_(me)
+    handle = symm_mem.rendezvous(x, other)
+    handle.barrier()
+    fails("is on another host", lambda: handle.get_buffer((me + 1) % n, (32,), torch.float32))
+    fails("is on another host", lambda: handle.buffer_ptrs)
+    fails("is on another host", lambda: handle.get_signal_pad((me + 1) % n))
+    handle.barrier()
     dist.destroy_process_group(other)
 
 

@@ -246,9 +246,7 @@ c10::intrusive_ptr<c10d::Backend> WeftBackend::merge(const c10::intrusive_ptr<c1
         s->clone(), rank, size, opts ? opts->timeout : options->timeout,
         opts && !opts->group_name.empty() ? opts->group_name : name + "/part");
 }
-#endif
 
-#if WEFT_TORCH_AT_LEAST(2, 9)
 /* Those who stay meet anew, so it does not matter whether the others are dead, stuck or gone. */
 c10::intrusive_ptr<c10d::Backend> WeftBackend::shrink(const std::vector<int64_t> &ranks_to_exclude,
                                                       int, const c10::intrusive_ptr<Options> &opts)

@@ -70,15 +70,13 @@ class WeftBackend : public c10d::Backend
     c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<c10d::Store> &store,
                                       const c10::intrusive_ptr<Options> &opts, const int &rank,
                                       const int &size) override;
-#endif
-#if WEFT_TORCH_AT_LEAST(2, 9)
-    bool supportsShrinking() const override
+    /* Not marked as overriding: 2.8 and 2.9 have no such functions to override. */
+    bool supportsShrinking() const
     {
         return true;
     }
     c10::intrusive_ptr<Backend> shrink(const std::vector<int64_t> &ranks_to_exclude,
-                                       int shrink_flags,
-                                       const c10::intrusive_ptr<Options> &opts) override;
+                                       int shrink_flags, const c10::intrusive_ptr<Options> &opts);
 #endif
 
     /* ---- collectives ---- */

@@ -52,6 +52,11 @@ class Handle : public SymmetricMemory
     explicit Handle(weft_symm *m) : mem(m)
     {
         weft_symm_describe(mem, &info);
+        for (int rank = 0; rank < info.size && far < 0; rank++)
+            if (!weft_symm_buffer_ptr(mem, rank))
+                far = rank;
+        if (far >= 0)
+            weft_clear_error(); /* each() says it, to those who ask for addresses */
     }
     ~Handle() override
     {
@@ -77,6 +82,10 @@ class Handle : public SymmetricMemory
     size_t get_buffer_size() override
     {
         return info.bytes;
+    }
+    size_t get_signal_pad_size() /* of the interface in some releases, as get_offset */
+    {
+        return info.pad_bytes;
     }
     size_t get_offset()
     {
@@ -104,7 +113,7 @@ class Handle : public SymmetricMemory
     }
     bool world_within_direct_access()
     {
-        return true;
+        return far < 0;
     }
 
     void barrier(int channel, size_t ms) override
@@ -121,8 +130,12 @@ class Handle : public SymmetricMemory
     }
 
   private:
+    /* PyTorch makes tensors of these, whatever they are, so there is none that must not be used. */
     std::vector<void *> each(void *(*at)(const weft_symm *, int))
     {
+        TORCH_CHECK(far < 0, "weft: the memory of rank ", far, " is on another host and has no ",
+                    "address here, so this handle has no buffers; barriers and signals reach it, ",
+                    "and a group of this host's ranks alone (new_group) has buffers");
         std::vector<void *> pointers;
         for (int rank = 0; rank < info.size; rank++)
             pointers.push_back(at(mem, rank));
@@ -141,6 +154,7 @@ class Handle : public SymmetricMemory
 
     weft_symm *mem;
     weft_symm_info info{};
+    int far = -1; /* the first rank whose memory has no address in this process */
 };
 
 /* ---- the allocator ---- */
