@@ -64,7 +64,7 @@ python-conformance: ## PyTorch's own tests on the backend weft: SOURCE=its sourc
 bench: setup-demo release ## the benchmarks, beside their floors
 	build/release/weft bench
 
-bench-peers: release ## weft beside Open MPI and MPICH, RANKS="2 4 8 16" where there are cores, under 9 minutes; plots in build/
+bench-peers: release ## weft beside Open MPI, MPICH and Intel MPI, RANKS="2 4 8 16" where there are cores, under 9 minutes; plots in build/
 	-@scripts/setup peers
 	@scripts/bench-peers build/release/weft build $(RANKS)
 

@@ -27,6 +27,7 @@ enum {
     METER_RANKS = 64,
     METER_CALLS = 2000, /* of a repetition, at most */
     METER_ROWS = 64,
+    METER_LIBRARY = 96,
     METER_COLUMNS = 16, /* contenders that are measured side by side on one board */
     METER_REPEATS = 9
 };
@@ -58,14 +59,15 @@ typedef struct meter_lane {
 typedef struct meter_board {
     uint32_t magic, bytes;
     int32_t ranks, rows, repeats;
-    int32_t warmup, calls; /* calls before timing; calls of a repetition at most */
-    int32_t wait;          /* meter_wait */
-    int32_t bind;          /* one core a rank, counted round */
-    int64_t budget_ns;     /* of a repetition */
-    uint32_t failed;       /* a rank gave up: nobody waits any longer */
-    uint32_t stop;         /* rank 0: this call was the last */
-    uint32_t done;         /* rows finished, for who watches */
-    char problem[256];     /* what the first rank that gave up has to say */
+    int32_t warmup, calls;       /* calls before timing; calls of a repetition at most */
+    int32_t wait;                /* meter_wait */
+    int32_t bind;                /* one core a rank, counted round */
+    int64_t budget_ns;           /* of a repetition */
+    uint32_t failed;             /* a rank gave up: nobody waits any longer */
+    uint32_t stop;               /* rank 0: this call was the last */
+    uint32_t done;               /* rows finished, for who watches */
+    char problem[256];           /* what the first rank that gave up has to say */
+    char library[METER_LIBRARY]; /* what the contender's library calls itself, if it says so */
     meter_row row[METER_ROWS];
     meter_lane lane[1]; /* `ranks` of them */
 } meter_board;

@@ -156,6 +156,20 @@ static int call(void *self, void *in, void *out, int root)
     }
 }
 
+/* The library's own words about itself, up to the first that are of no interest, on one line. */
+static void tell_library(char *out, size_t room)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    size_t used = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, "\n,")] = 0;
+    for (const char *at = text; *at && used + 1 < room; at++)
+        if (*at > ' ' || (used && out[used - 1] != ' '))
+            out[used++] = *at > ' ' ? *at : ' ';
+    out[used] = 0;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -171,6 +185,8 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
         return 2;
     }
+    if (m.rank == 0)
+        tell_library(board->library, sizeof board->library);
     m.board = board;
     me.rank = m.rank;
     me.ranks = m.ranks;

@@ -323,6 +323,8 @@ static int check_meaning(const bench_options *options, char *const *names)
     if (option && other)
         return command_wrong(&weft_command_bench, "%s is for sweeps of collectives, not for %s",
                              option, other);
+    if (options->peers_from && !options->peers)
+        return command_wrong(&weft_command_bench, "--peers-from is for --peers");
     if (options->plot && !options->from && sizeless)
         return command_wrong(&weft_command_bench, "--plot draws time over size, and a barrier has "
                                                   "no size");

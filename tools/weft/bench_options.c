@@ -216,6 +216,7 @@ TEXT_OF(from)
 TEXT_OF(save)
 TEXT_OF(tune)
 TEXT_OF(plot)
+TEXT_OF(peers_from)
 
 #define FLAG_OF(name_)             \
     SET(name_)                     \
@@ -278,8 +279,12 @@ const command_option bench_options_table[] = {
      set_async},
     {0, "floor", NULL, 0, 0, NULL, "beside each row what bare prototypes take, in the same run",
      SWEEP, set_floor},
-    {0, "peers", NULL, 0, 0, NULL, "against Open MPI and MPICH, beside weft and the floor", 0,
-     set_peers},
+    {0, "peers", NULL, 0, 0, NULL,
+     "against Open MPI, MPICH and Intel MPI, beside weft and the floor", 0, set_peers},
+    {0, "peers-from", "FOLDER", 0, 0, "the name of a folder",
+     "with --peers: a virtual environment of Python with one of them, or a folder with such ones "
+     "called openmpi, mpich and impi",
+     0, set_peers_from},
     {0, "overhead", NULL, 0, 0, NULL, "nanoseconds of calls that wait for nobody", 0, set_overhead},
     {0, "tune", "FILE", 0, 0, FILE_NAME,
      "find the thresholds between algorithms, for WEFT_TUNE (-n, or 2, 4, 8 ...); with --device "

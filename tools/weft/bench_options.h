@@ -44,8 +44,9 @@ typedef struct bench_options {
     const char *compare, *from, *save, *plot;
     double threshold;
     int peers, overhead;
-    const char *tune; /* file to write thresholds to */
-    int sweep;        /* an option was given that only a sweep of collectives has */
+    const char *peers_from; /* where they are installed; NULL: not said */
+    const char *tune;       /* file to write thresholds to */
+    int sweep;              /* an option was given that only a sweep of collectives has */
 } bench_options;
 
 /* Its rows in the table of options. */

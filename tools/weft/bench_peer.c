@@ -12,23 +12,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* Names by which an MPI may be installed: Debian's own, then the plain ones, which may be any. */
-static const struct {
-    const char *family, *launcher, *compiler, *sign;
-} installs[] = {
-    {"openmpi", "mpirun.openmpi", "mpicc.openmpi", ""},
-    {"openmpi", "mpirun", "mpicc", "Open MPI"},
-    {"openmpi", "mpirun", "mpicc", "OpenRTE"},
-    {"mpich", "mpirun.mpich", "mpicc.mpich", ""},
-    {"mpich", "mpiexec.hydra", "mpicc", "HYDRA"},
-    {"mpich", "mpirun", "mpicc", "HYDRA"},
-};
-
 static const bench_peer all_peers[BENCH_PEERS] = {
     {.key = "ompi", .family = "openmpi", .library = "Open MPI", .way = "", .crowded = 1},
     /* It spins without giving way; what it takes when ranks share cores is the scheduler's. */
     {.key = "ompi sm", .family = "openmpi", .library = "Open MPI", .way = " coll/sm"},
-    {.key = "mpich", .family = "mpich", .library = "MPICH", .way = "", .crowded = 1},
+    {.key = "mpich", .family = "mpich", .library = "MPICH", .way = ""}, /* the same */
+    {.key = "impi", .family = "impi", .library = "Intel MPI", .way = "", .crowded = 1},
 };
 
 /* The folder for programs and logs: in the user's cache, since the command's own may be the
@@ -52,52 +41,6 @@ static int own_folder(char *out, size_t room)
     return -1;
 }
 
-/* The first lines of what a command prints; empty if it is not there. */
-static void first_words(const char *command, char *out, size_t room)
-{
-    FILE *from = popen(command, "r");
-    size_t length = from ? fread(out, 1, room - 1, from) : 0;
-    out[length] = 0;
-    while (from && fgetc(from) != EOF)
-        ;
-    if (from && pclose(from) != 0)
-        out[0] = 0;
-}
-
-/* The first number with a dot in a text: its version. */
-static void find_version(const char *text, char *out, size_t room)
-{
-    for (; *text; text++) {
-        size_t digits = strspn(text, "0123456789");
-        if (digits && text[digits] == '.' && text[digits + 1] >= '0' && text[digits + 1] <= '9') {
-            snprintf(out, room, "%.*s", (int)strspn(text, "0123456789."), text);
-            return;
-        }
-        text += digits ? digits - 1 : 0;
-    }
-    snprintf(out, room, "of unknown version");
-}
-
-static int find_mpi(bench_peer *peer)
-{
-    char command[256], text[512], version[32];
-    for (size_t i = 0; i < sizeof installs / sizeof *installs; i++) {
-        if (strcmp(installs[i].family, peer->family) != 0)
-            continue;
-        snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1 && %s --version 2>&1",
-                 installs[i].compiler, installs[i].launcher);
-        first_words(command, text, sizeof text);
-        if (!*text || !strstr(text, installs[i].sign))
-            continue;
-        find_version(text, version, sizeof version);
-        snprintf(peer->name, sizeof peer->name, "%s %s%s", peer->library, version, peer->way);
-        snprintf(peer->launcher, sizeof peer->launcher, "%s", installs[i].launcher);
-        snprintf(peer->compiler, sizeof peer->compiler, "%s", installs[i].compiler);
-        return 1;
-    }
-    return 0;
-}
-
 /* Runs a program with its output in files of `folder`; its exit status. */
 static int run_quietly(char *const *argv, int ranks, const char *folder, int64_t timeout_ms,
                        const char *const *env)
@@ -111,46 +54,91 @@ static int run_quietly(char *const *argv, int ranks, const char *folder, int64_t
     return bench_start(&opts);
 }
 
-static int build(bench_peer *peer, const char *folder)
+/* Compiles the program with the wrapper of an MPI; `object`: only up to there. */
+static int compile(char *compiler, const char *to, int object, const char *log)
 {
     enum { ROOM = BENCH_TREE_PATH + 32 };
     bench_tree tree;
-    char headers[ROOM], root[ROOM], source[ROOM], log[4200];
-    if (bench_tree_find(&tree) < 0) {
-        snprintf(peer->missing, sizeof peer->missing, "its source is not installed with weft");
+    char headers[ROOM], root[ROOM], source[ROOM];
+    if (bench_tree_find(&tree) < 0)
         return -1;
-    }
-    snprintf(peer->program, sizeof peer->program, "%.4000s/%s", folder, peer->family);
     snprintf(root, sizeof root, "-I%s", tree.root);
     snprintf(headers, sizeof headers, "-I%s", tree.headers);
     snprintf(source, sizeof source, "%s/bench/peers/mpi.c", tree.root);
-    snprintf(log, sizeof log, "%s/%s.build", folder, peer->family);
-    char *argv[] = {peer->compiler, "-O2",  "-D_GNU_SOURCE", headers,     root, "-o",
-                    peer->program,  source, "-lm",           "-lpthread", NULL};
-    if (run_quietly(argv, 1, log, 120000, NULL) == 0)
-        return 0;
-    snprintf(peer->missing, sizeof peer->missing, "could not be built, see %.80s", log);
-    return -1;
+    char *argv[] = {compiler, "-O2",      "-D_GNU_SOURCE", headers, root,
+                    "-o",     (char *)to, source,          "-lm",   object ? "-c" : "-lpthread",
+                    NULL};
+    return run_quietly(argv, 1, log, 120000, NULL);
 }
 
-int bench_peer_find_all(bench_peer peers[BENCH_PEERS])
+/* A library without a wrapper, which takes the ABI of MPICH: that one's header, and this library. */
+static int link_with(const bench_peer *peer, const bench_peer *mpich, const char *log)
 {
-    char folder[4096];
+    enum { ROOM = BENCH_INSTALL_PATH + 64 };
+    char object[sizeof peer->program + 2], rpath[ROOM];
+    snprintf(object, sizeof object, "%s.o", peer->program);
+    snprintf(rpath, sizeof rpath, "-Wl,-rpath,%.*s",
+             (int)(strrchr(peer->install.library, '/') - peer->install.library),
+             peer->install.library);
+    char *argv[] = {"cc",   "-o",        (char *)peer->program,
+                    object, rpath,       (char *)peer->install.library,
+                    "-lm",  "-lpthread", NULL};
+    int status = compile((char *)mpich->install.compiler, object, 1, log);
+    return status ? status : run_quietly(argv, 1, log, 120000, NULL);
+}
+
+static void build(bench_peer *peer, const bench_peer *mpich, const char *folder)
+{
+    char log[4200];
+    snprintf(peer->program, sizeof peer->program, "%.4000s/%s", folder, peer->family);
+    snprintf(log, sizeof log, "%s/%s.build", folder, peer->family);
+    if (!*peer->install.compiler && *mpich->missing) {
+        snprintf(peer->missing, sizeof peer->missing,
+                 "it has no mpi.h of its own, and MPICH, whose header it takes, is not there");
+        return;
+    }
+    bench_progress("building %s", peer->name);
+    int status = *peer->install.compiler ? compile(peer->install.compiler, peer->program, 0, log)
+                                         : link_with(peer, mpich, log);
+    if (status < 0)
+        snprintf(peer->missing, sizeof peer->missing, "its source is not installed with weft");
+    else if (status)
+        snprintf(peer->missing, sizeof peer->missing, "could not be built, see %.80s", log);
+}
+
+static void find(bench_peer *peer, const char *const *folders)
+{
+    snprintf(peer->name, sizeof peer->name, "%s%s", peer->library, peer->way);
+    if (bench_install_find(peer->family, folders, &peer->install))
+        snprintf(peer->name, sizeof peer->name, "%s %s%s", peer->library, peer->install.version,
+                 peer->way);
+    else
+        snprintf(peer->missing, sizeof peer->missing,
+                 "not installed (scripts/setup peers installs it)");
+}
+
+int bench_peer_find_all(bench_peer peers[BENCH_PEERS], const char *from)
+{
+    char folder[4096], installed[4200];
+    if (from && access(from, R_OK | X_OK) < 0) {
+        fprintf(stderr, "weft bench: --peers-from: %s: %s\n", from, strerror(errno));
+        return -1;
+    }
     if (own_folder(folder, sizeof folder) < 0)
         return -1;
+    snprintf(installed, sizeof installed, "%s/installed", folder);
+    const char *const folders[] = {from ? from : installed, from ? installed : NULL, NULL};
+    const bench_peer *mpich = NULL;
     memcpy(peers, all_peers, sizeof all_peers);
     for (int i = 0; i < BENCH_PEERS; i++) {
         bench_peer *peer = &peers[i];
-        snprintf(peer->name, sizeof peer->name, "%s%s", peer->library, peer->way);
-        if (!find_mpi(peer))
-            snprintf(peer->missing, sizeof peer->missing,
-                     "not installed (scripts/setup peers installs it)");
-        else if (i && !strcmp(peers[i - 1].family, peer->family)) {
+        find(peer, folders);
+        mpich = strcmp(peer->family, "mpich") ? mpich : peer;
+        if (i && !strcmp(peers[i - 1].family, peer->family)) {
             snprintf(peer->program, sizeof peer->program, "%s", peers[i - 1].program);
             snprintf(peer->missing, sizeof peer->missing, "%s", peers[i - 1].missing);
-        } else {
-            bench_progress("building %s", peer->name);
-            build(peer, folder);
+        } else if (!*peer->missing) {
+            build(peer, mpich, folder);
         }
     }
     bench_progress(NULL);
@@ -176,7 +164,7 @@ static int launcher_words(const bench_peer *peer, const bench_sweep *sweep, char
                           char *board, char **out)
 {
     int n = 0, open_mpi = !strcmp(peer->family, "openmpi");
-    out[n++] = (char *)peer->launcher;
+    out[n++] = (char *)peer->install.launcher;
     if (open_mpi) {
         out[n++] = "--oversubscribe";
         out[n++] = "--bind-to";
@@ -200,12 +188,15 @@ static int launcher_words(const bench_peer *peer, const bench_sweep *sweep, char
     return n;
 }
 
-int bench_peer_run(const bench_peer *peer, bench_sweep *sweep)
+int bench_peer_run(bench_peer *peer, bench_sweep *sweep)
 {
-    static const char *const env[] = {
-        "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        "PRTE_ALLOW_RUN_AS_ROOT=1", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        "UCX_LOG_LEVEL=error",      NULL};
+    static const char *const env[] = {"OMPI_ALLOW_RUN_AS_ROOT=1",
+                                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                      "PRTE_ALLOW_RUN_AS_ROOT=1",
+                                      "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                                      "UCX_LOG_LEVEL=error",
+                                      "I_MPI_PIN=off", /* the program binds itself */
+                                      NULL};
     const meter_board *b = sweep->board;
     char board[64], ranks[16], log[4300], *argv[24];
     int64_t nominal_ms = (int64_t)b->rows * b->repeats * sweep->options->budget_ms;
@@ -215,6 +206,8 @@ int bench_peer_run(const bench_peer *peer, bench_sweep *sweep)
     snprintf(log, sizeof log, "%s.%s", peer->program, plan_op_name(sweep->op));
     launcher_words(peer, sweep, ranks, board, argv);
     int status = run_quietly(argv, 1, log, timeout_ms, env);
+    if (*b->library)
+        snprintf(peer->ran, sizeof peer->ran, "%.*s", (int)sizeof b->library - 1, b->library);
     if (status)
         fprintf(stderr, "weft bench: %s, %s: %s after %u of %d sizes%s%s (see %s)\n", peer->name,
                 plan_op_name(sweep->op),

@@ -49,7 +49,7 @@ static int run_weft(table *t, bench_report *round, int op)
     return status;
 }
 
-static int run_peer(table *t, bench_report *round, const bench_peer *peer, int op)
+static int run_peer(table *t, bench_report *round, bench_peer *peer, int op)
 {
     bench_sweep sweep;
     int status = 0;
@@ -205,6 +205,15 @@ static void print_summary(const table *t)
     }
 }
 
+/* What ran, by the libraries' own words: a launcher may have found another one than its own. */
+static void print_libraries(const table *t)
+{
+    printf("\n");
+    for (int i = 0; i < BENCH_PEERS; i++)
+        if (*t->peer[i].ran)
+            printf("# %s ran as: %s\n", t->peer[i].key, t->peer[i].ran);
+}
+
 static void print_head(const table *t)
 {
     bench_print_machine(stdout, bench_ranks_of(t->options), bench_binding(t->options));
@@ -217,7 +226,9 @@ static void print_head(const table *t)
            t->options->weft_memory ? "weft_empty" : "malloc");
     for (int i = 0; i < BENCH_PEERS; i++) {
         const bench_peer *p = &t->peer[i];
-        printf("# %s: %s%s%s\n", p->key, p->name, *p->missing ? ": " : "",
+        const char *folder = p->install.folder;
+        printf("# %s: %s%s%s%s%s\n", p->key, p->name, *folder ? ", from " : "", folder,
+               *p->missing ? ": " : "",
                *p->missing ? p->missing
                : bench_crowded(t->options) && !p->crowded
                    ? ": left out, it spins without giving way when ranks share cores"
@@ -233,7 +244,7 @@ int bench_peers(const bench_options *options)
     t.options = options;
     if (status)
         return status;
-    if (bench_peer_find_all(t.peer) < 0)
+    if (bench_peer_find_all(t.peer, options->peers_from) < 0)
         return 1;
     if (text)
         print_head(&t);
@@ -248,12 +259,13 @@ int bench_peers(const bench_options *options)
         if (text)
             print_op(&t, op);
     }
-    if (text)
+    if (text) {
         print_summary(&t);
-    if (text)
+        print_libraries(&t);
         printf("\n# rows in which ordinary operands are behind the best peer: %d\n"
                "# rows in which symmetric operands take more than %.1f times the floor: %d\n",
                t.behind, FLOOR_GOAL, t.above);
+    }
     status |= bench_conclude(options, &t.report);
     bench_report_free(&t.report);
     return status;

@@ -165,14 +165,15 @@ static const char *colour_of(const char *series, int *others)
     static const struct {
         const char *words, *colour;
     } known[] = {
-        {"floor", "#555555"},   {"weft symm", "#009e73"}, {"weft", "#0072b2"},
-        {"coll/sm", "#cc79a7"}, {"Open MPI", "#d55e00"},  {"MPICH", "#e69f00"},
+        {"floor", "#555555"},     {"weft symm", "#009e73"}, {"weft", "#0072b2"},
+        {"coll/sm", "#cc79a7"},   {"Open MPI", "#d55e00"},  {"MPICH", "#e69f00"},
+        {"Intel MPI", "#56b4e9"},
     };
-    static const char *const more[] = {"#56b4e9", "#8a6d00", "#aa3377", "#999933"};
+    static const char *const more[] = {"#8a6d00", "#aa3377", "#999933"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strstr(series, known[i].words))
             return known[i].colour;
-    return more[(*others)++ % 4];
+    return more[(*others)++ % 3];
 }
 
 static const char *dashes_of(const char *series)
