@@ -32,7 +32,8 @@ WEFT_API weft_stream *weft_stream_new(weft_device device, bool urgent);
 
 /*
  * Wraps a stream of another library.  `native` is a CUstream or cudaStream_t.  It still belongs to
- * that library, and must live longer than this handle and the tensors made on it.
+ * that library, and must live longer than this handle and the tensors made on it.  A stream of another
+ * device, or of a context that is not its device's primary one, is refused.
  */
 WEFT_API weft_stream *weft_stream_wrap(weft_device device, void *native);
 

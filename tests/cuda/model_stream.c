@@ -66,6 +66,7 @@ typedef struct stream {
     pthread_cond_t given_more, all_done;
     list tasks;
     uint64_t given, done;
+    weft_i_cu_ctx ctx;
     struct list *capture; /* not NULL: tasks go there */
     uint64_t ahead;       /* kernels of the capture that its next one is behind */
 } stream;
@@ -278,6 +279,7 @@ weft_i_cu_result model_cuStreamCreateWithPriority(weft_i_cu_stream *out, unsigne
         return WEFT_I_CUDA_ERROR_INVALID_VALUE;
     stream *s = calloc(1, sizeof *s);
     s->tasks.last = &s->tasks.first;
+    model_cuCtxGetCurrent(&s->ctx);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->given_more, NULL);
     pthread_cond_init(&s->all_done, NULL);
@@ -349,6 +351,13 @@ weft_i_cu_result model_cuStreamQuery(weft_i_cu_stream raw)
     int ready = s->done == s->given;
     pthread_mutex_unlock(&s->lock);
     return ready ? 0 : WEFT_I_CUDA_ERROR_NOT_READY;
+}
+
+weft_i_cu_result model_cuStreamGetCtx(weft_i_cu_stream raw, weft_i_cu_ctx *out)
+{
+    MODEL_ENTER(cuStreamGetCtx, MODEL_CURRENT);
+    *out = ((stream *)(void *)raw)->ctx;
+    return 0;
 }
 
 weft_i_cu_result model_cuStreamIsCapturing(weft_i_cu_stream raw, int *status)

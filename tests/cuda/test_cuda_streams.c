@@ -435,6 +435,32 @@ RANKS_TEST(test_streams_one_costs_nothing, 2)
     finish(world);
 }
 
+/* Nor does the stream beside, on which weft runs posted calls: it is none of the program's. */
+RANKS_TEST(test_streams_posted_costs_nothing, 2)
+{
+    if (is_real())
+        SKIP("the software driver counts calls");
+    if (harness_in_threads)
+        SKIP("the calls of other ranks would be counted too");
+    weft_group *world = join(60000);
+    weft_tensor *x, *y = weft_full(WEFT_F32, GPU, WEFT_SHAPE(64), rank);
+    weft_symm *mem = make(world, &x);
+    weft_work *work = weft_all_reduce_start(y, y, WEFT_SUM, world);
+    CHECK_OK(weft_work_wait(work, LIMIT));
+    weft_release(work);
+    for (int i = 0; i < 10; i++) /* then they are taken to stay on this stream */
+        CHECK_OK(weft_symm_barrier(mem, 0, LIMIT));
+    int records = model_calls("cuEventRecord");
+    for (int i = 0; i < 10; i++) {
+        CHECK_OK(weft_symm_barrier(mem, 0, LIMIT));
+        CHECK_OK(weft_symm_put_signal(mem, 1 - rank, 1, LIMIT));
+        CHECK_OK(weft_symm_wait_signal(mem, 1 - rank, 1, LIMIT));
+    }
+    CHECK_INT(model_calls("cuEventRecord"), records);
+    CHECK_OK(weft_stream_sync(weft_stream_current(GPU), LIMIT));
+    finish(world);
+}
+
 /* A stream goes while what it was given last has yet to run. */
 RANKS_TEST(test_streams_gone, 2)
 {

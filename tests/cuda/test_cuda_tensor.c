@@ -291,6 +291,36 @@ TEST(test_cuda_tensor_foreign_stream)
     end();
 }
 
+/* A stream of another device is refused before anything runs on it; an old driver cannot tell. */
+TEST(test_cuda_tensor_stream_of_another_device)
+{
+    begin();
+    if (scene.real)
+        SKIP("the software driver has two devices");
+    weft_stream *own = weft_stream_new(GPU, false), *other = weft_stream_new(WEFT_CUDA(1), false);
+    CHECK(own && other);
+    int live = model_live();
+    CHECK(!weft_stream_wrap(GPU, weft_stream_native(other)));
+    CHECK_INT(weft_last_status(), WEFT_ERR_TYPE);
+    CHECK_CONTAINS(weft_last_error(), "a stream of cuda:1 cannot be wrapped as one of cuda:0");
+    weft_clear_error();
+    CHECK_INT(model_live(), live);
+    CHECK(weft_stream_wrap(WEFT_CUDA(1), weft_stream_native(other)));
+    CHECK(weft_stream_wrap(GPU, weft_stream_native(own)));
+    model.fail = "cuStreamGetCtx";
+    model.fail_at = 2;
+    model.fail_with = WEFT_I_CUDA_ERROR_INVALID_VALUE;
+    CHECK(weft_stream_wrap(GPU, weft_stream_native(own)));
+    CHECK(!weft_stream_wrap(GPU, weft_stream_native(own)));
+    CHECK_CONTAINS(weft_last_error(), "whose stream is to be wrapped for cuda:0");
+    weft_clear_error();
+    model.fail_at = 1; /* a green context's stream: the driver does not say */
+    model.fail_with = WEFT_I_CUDA_ERROR_NOT_SUPPORTED;
+    CHECK(weft_stream_wrap(GPU, weft_stream_native(own)));
+    model.fail = NULL;
+    end();
+}
+
 /* ---- capture ---- */
 
 TEST(test_cuda_tensor_replay)

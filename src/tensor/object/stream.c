@@ -223,8 +223,7 @@ static int count_own(const streams *list, weft_device device)
 
 bool weft_i_stream_has_others(weft_device device)
 {
-    return atomic_load_explicit(named_on(device), memory_order_relaxed) + count_own(&born, device) +
-               count_own(&beside, device) >
+    return atomic_load_explicit(named_on(device), memory_order_relaxed) + count_own(&born, device) >
            1;
 }
 

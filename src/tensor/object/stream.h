@@ -30,8 +30,8 @@ bool weft_i_stream_is_current(const weft_stream *stream);
  * current one, as copies beside products.  Urgent, borrowed; NULL and an error as above. */
 weft_stream *weft_i_stream_beside(weft_device device);
 
-/* May this thread give work to more than one stream of the device?  Its own count, and all that the
- * program has made or wrapped. */
+/* May the program give work to more than one stream of the device from this thread?  The thread's first
+ * one counts, and all that the program has made or wrapped; not the one beside, which is weft's. */
 bool weft_i_stream_has_others(weft_device device);
 
 /* Is what it is given noted instead of run?  Never on the CPU. */

@@ -2,7 +2,9 @@
 /*
  * Queues and their fronts; see queue.h.  A front's stream is marked at once where another one may follow
  * it: a mark costs a quarter of a microsecond, so a thread that has one stream sets none, and the first
- * operation on another stream then waits for all that the old one was given.
+ * operation on another stream then waits for all that the old one was given.  A thread with one stream
+ * may post a call, which runs beside it: marks are then set until a few operations in a row have come by
+ * the same stream.
  */
 #include "queue.h"
 
@@ -14,7 +16,11 @@
 
 #include <stdatomic.h>
 
-enum { BUCKETS = 16 };
+enum {
+    BUCKETS = 16,
+    SETTLED =
+        8 /* so many operations by one stream, and the next ones are taken to come by it too */
+};
 
 struct weft_i_cuda_front {
     weft_i_cuda_queue *queue; /* held by fronts of captures, which may outlive its owner */
@@ -32,7 +38,7 @@ struct weft_i_cuda_front {
 struct weft_i_cuda_queue {
     atomic_int references; /* relaxed up, acq_rel down */
     pthread_mutex_t lock;  /* held while an operation is given to a stream */
-    bool spread;           /* its operations have come by more than one stream */
+    int follow; /* its next operations may come by another stream than the last one: so many */
     weft_i_cuda_front *buckets[BUCKETS];
 };
 
@@ -228,7 +234,7 @@ WEFT_I_COLD static weft_status take_over(weft_i_cuda_front *front, weft_i_cuda_s
     pthread_mutex_unlock(&moves);
     if (status < 0 || !waits)
         return status;
-    front->queue->spread = true;
+    front->queue->follow = SETTLED;
     /* A kernel that follows a mark is not launched early: nothing says what it would be early for.
      * Relaxed: two threads that share a stream know who is first. */
     atomic_store_explicit(&stream->behind, true, memory_order_relaxed);
@@ -249,9 +255,10 @@ static weft_status enter(weft_i_cuda_queue *queue, weft_i_cuda_stream *stream, u
 static weft_status leave(weft_i_cuda_front *front, weft_i_cuda_stream *stream)
 {
     front->marked = false;
-    if (!front->context && !front->queue->spread &&
+    if (!front->context && !front->queue->follow &&
         !weft_i_stream_has_others(WEFT_CUDA(stream->device->ordinal)))
         return WEFT_OK;
+    front->queue->follow -= front->queue->follow > 0;
     weft_status status = weft_i_cuda_mark_set(&front->mark, stream);
     front->marked = status >= 0;
     return status;

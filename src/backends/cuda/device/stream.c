@@ -73,11 +73,36 @@ weft_status weft_i_cuda_stream_new(weft_i_cuda_device *device, bool urgent,
     return status;
 }
 
+/* What runs on a stream runs in its context, and on the device of that: weft's is the primary one. */
+static weft_status check_context(const weft_i_cuda_device *device, weft_i_cu_stream raw)
+{
+    const weft_i_cuda *cu = weft_i_cuda_driver();
+    weft_i_cu_ctx ctx = device->ctx;
+    weft_i_cu_result result = cu->cuStreamGetCtx ? cu->cuStreamGetCtx(raw, &ctx) : 0;
+    if (result == WEFT_I_CUDA_ERROR_NOT_SUPPORTED) /* a green context, which has another question */
+        return WEFT_OK;
+    WEFT_CUDA_TRY(result, "whose stream is to be wrapped for cuda:%d", device->ordinal);
+    for (int i = 0; ctx != device->ctx && i < WEFT_I_CUDA_DEVICES; i++) {
+        const weft_i_cuda_device *other = weft_i_cuda_opened(i);
+        if (other && other->ctx == ctx)
+            return weft_i_fail(WEFT_ERR_TYPE,
+                               "a stream of cuda:%d cannot be wrapped as one of cuda:%d", i,
+                               device->ordinal);
+    }
+    return ctx == device->ctx
+               ? WEFT_OK
+               : weft_i_fail(WEFT_ERR_TYPE,
+                             "a stream cannot be wrapped as one of cuda:%d: it belongs to another "
+                             "device, or to a context that is not the device's primary one",
+                             device->ordinal);
+}
+
 weft_status weft_i_cuda_stream_wrap(weft_i_cuda_device *device, weft_i_cu_stream raw,
                                     weft_i_cuda_stream **out)
 {
     *out = NULL;
     WEFT_TRY(weft_i_cuda_use(device));
+    WEFT_TRY(check_context(device, raw));
     return make(device, raw, false, out);
 }
 
