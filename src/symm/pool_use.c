@@ -57,6 +57,18 @@ static weft_status tell_full(weft_symm_pool *pool, size_t bytes, const char *why
     return WEFT_ERR_NOT_FOUND;
 }
 
+WEFT_I_COLD void weft_i_pool_tell_passed(const weft_i_lease *lease, const weft_group *group)
+{
+    weft_symm_pool *pool = lease->pool;
+    if (!atomic_exchange_explicit(&pool->passed, true, memory_order_relaxed))
+        weft_i_log(
+            WEFT_LOG_WARN,
+            "a collective of group \"%s\" takes the plain way for a tensor of a symmetric pool "
+            "that has met in another group: weft_symm_pool_meet in this group opens the "
+            "symmetric one",
+            group->name);
+}
+
 static bool is_noted(const weft_stream *stream)
 {
     return stream->table->stream_noted && stream->table->stream_noted(stream->own);

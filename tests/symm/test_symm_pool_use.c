@@ -6,11 +6,15 @@
  */
 #include "device.h"
 
+#ifndef WEFT_TEST_ON_CUDA
+#include "doom.h"
+#endif
 #include "jobs.h"
 #include "way_of.h"
 
 #include "weft/weft.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -271,6 +275,38 @@ RANKS_TEST(test_pool_use_plain_collectives, 2)
     CHECK_OK(weft_reduce_scatter_into(part, x, WEFT_SUM, world));
     CHECK_NEAR(at(part, 3), size * (size + 1) / 2.0, 0);
     CHECK_OK(weft_symm_pool_meet(pool, world)); /* nothing new: local but for the comparison */
+    end_use(pool);
+    finish(world);
+}
+
+/* A pool of another group: right, the plain way, and told once. */
+RANKS_TEST(test_pool_use_other_group, 2)
+{
+    enum { COUNT = 300000 };
+    if (harness_in_threads)
+        SKIP("what other ranks say would be counted too");
+    weft_group *world = join(0), *other = fresh_group(world), *third = fresh_group(world);
+    weft_symm_pool *pool = begin_use(0);
+    weft_tensor *x = weft_full(WEFT_F32, DEVICE, WEFT_SHAPE(COUNT), rank + 1);
+    said_begin();
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, world)); /* it has met in none: nothing to say */
+    CHECK_INT(said_end("symmetric pool"), 0);
+    CHECK_OK(weft_symm_pool_meet(pool, other));
+    said_begin();
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, other));
+    CHECK_INT(said_end("symmetric pool"), 0);
+    said_begin();
+    for (int i = 0; i < 3; i++)
+        CHECK_OK(weft_all_reduce_into(x, x, WEFT_MAX, i ? world : third));
+    CHECK_INT(said_end("symmetric pool that has met in another group"), 1);
+    CHECK_NEAR(at(x, COUNT - 1), size * size, 0);
+    CHECK_OK(weft_symm_pool_meet(pool, world));
+    CHECK_OK(weft_all_reduce_into(x, x, WEFT_SUM, world));
+    if (DEVICE == WEFT_CPU)
+        CHECK_INT(way_of(world, "all_reduce"), WEFT_I_WAY_ZERO_COPY);
+    CHECK_NEAR(at(x, COUNT - 1), size * size * size, 0);
+    weft_release(third);
+    weft_release(other);
     end_use(pool);
     finish(world);
 }
@@ -548,6 +584,75 @@ HOSTS_TOO_TEST(test_pool_meet_kill, 3)
     end_use(pool);
     weft_finish(world);
     weft_clear_error();
+}
+
+/* A rank dies while its pool grows: at a call to the system after so many thirds of those that make a
+ * block, or in one of the driver's calls that do. */
+static void grow_and_die(int third)
+{
+    harness_rank_dies();
+#ifdef WEFT_TEST_ON_CUDA
+    static const char *const calls[] = {"cuMemCreate", "cuMemAddressReserve", "cuMemMap"};
+    model.fail_at = 1;
+    model.fail_with = MODEL_DIES;
+    model.fail = calls[third];
+#else
+    weft_symm_pool *used = begin_use(0);
+    doom_arm(INT_MAX);
+    weft_release(weft_zeros(WEFT_U8, DEVICE, WEFT_SHAPE(40 * MIB)));
+    int steps = atomic_load_explicit(&doom_steps, memory_order_relaxed);
+    weft_release(used);
+    begin_use(0);
+    doom_arm(1 + steps * third / 3);
+#endif
+    weft_zeros(WEFT_U8, DEVICE, WEFT_SHAPE(40 * MIB)); /* a block of its own */
+    FAIL("the allocation came to an end");
+}
+
+/* The others are told at the meeting, and their pools, which have grown, still give and take. */
+static void survive_growth(int rank, int size, int third)
+{
+    if (harness_in_threads)
+        SKIP("a thread cannot be killed alone");
+#ifdef WEFT_TEST_ON_NCCL
+    SKIP("its memory comes from the stand-in, which dies in no call");
+#elif defined WEFT_TEST_ON_CUDA
+    if (device_is_real())
+        SKIP("it is the software driver that dies in a call");
+#endif
+    weft_group *world = join(30000);
+    weft_symm_pool *pool = begin_use(0);
+    weft_tensor *small = weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(1000));
+    CHECK_OK(weft_symm_pool_meet(pool, world));
+    CHECK_OK(sync_stream());
+    if (rank == size - 1)
+        grow_and_die(third);
+    weft_tensor *x = weft_zeros(WEFT_U8, DEVICE, WEFT_SHAPE(40 * MIB));
+    CHECK(x && weft_symm_is(x));
+    CHECK_STATUS(weft_symm_pool_meet(pool, world), WEFT_ERR_PEER_DEAD);
+    weft_clear_error();
+    CHECK_INT(info_of(pool).blocks, 2);
+    weft_release(x);
+    CHECK_NEAR(at(small, 999), 1, 0);
+    CHECK(weft_symm_is(weft_zeros(WEFT_F32, DEVICE, WEFT_SHAPE(1000))));
+    end_use(pool);
+    weft_finish(world);
+    weft_clear_error();
+}
+
+RANKS_TEST(test_pool_use_kill_early, 3)
+{
+    survive_growth(rank, size, 0);
+}
+
+RANKS_TEST(test_pool_use_kill_midway, 3)
+{
+    survive_growth(rank, size, 1);
+}
+
+RANKS_TEST(test_pool_use_kill_late, 3)
+{
+    survive_growth(rank, size, 2);
 }
 
 HOSTS_TOO_TEST(test_pool_use_stop, 2)

@@ -11,6 +11,7 @@
 #include "coll/lane/list.h"
 #include "coll/lane/request.h"
 #include "fabric/group/given.h"
+#include "symm/pool.h"
 #include "tensor/object/stream.h"
 
 #include <stdio.h>
@@ -91,6 +92,8 @@ static void find_counterparts(const weft_i_coll *coll, const weft_tensor *x,
     if (found && found->joined && found->memory->strided)
         *out = (weft_i_counterparts){found->memory, found->joined, found->serial,
                                      (size_t)(weft_i_tensor_data(x) - lease->block->segment->base)};
+    else if (lease && !found)
+        weft_i_pool_pass_over(lease, coll->group);
 }
 
 static inline bool has_counterparts(const weft_i_coll *coll)

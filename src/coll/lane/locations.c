@@ -5,6 +5,7 @@
 #include "base/report/status.h"
 #include "coll/lane/cma.h"
 #include "coll/lane/trial.h"
+#include "symm/pool.h"
 
 /* Where a symmetric tensor lies in the memory of the group: its registration, there as long as the
  * tensor, and the offset of its data. */
@@ -16,6 +17,8 @@ static weft_i_registration *find_place(const weft_group *group, weft_tensor *ten
     if (registration) {
         *serial = registration->serial;
         *offset = (uint64_t)(weft_i_tensor_data(tensor) - lease->block->segment->base);
+    } else {
+        weft_i_pool_pass_over(lease, group);
     }
     return registration;
 }
