@@ -62,6 +62,10 @@ WEFT_API weft_tensor *weft_permute_tensor(weft_tensor *x, const int *src_dst, we
  */
 WEFT_API weft_tensor *weft_wait_tensor(weft_tensor *x);
 
+/* The same for `count` tensors, at least 1: waits for all of them.  out[i] becomes in[i]; if one has
+ * failed, all become NULL, and the error is that of the first such tensor. */
+WEFT_API weft_status weft_wait_tensors(weft_tensor **out, weft_tensor *const *in, int count);
+
 /*
  * Several tensors in one operation.  `in` has `count` tensors, at least 1.  `out` gets as many
  * results, all or none.

@@ -12,6 +12,8 @@
 #include "weft/op.h"
 #include "weft/view.h"
 
+#include <string.h>
+
 #define GROUP_ARG(group_)   WEFT_I_GROUP_ARG(group_, weft_group_name(group_), (group_)->size)
 #define REDUCTION_ARGS(op_) WEFT_I_INTEGER_ARG(op_), WEFT_I_NUMBER_ARG(weft_i_request_premul())
 
@@ -164,6 +166,28 @@ static weft_status check_list(const char *what, const void *out, const void *in,
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "%s: a list of %d tensors from %p to %p", what,
                            count, in, out);
     return WEFT_OK;
+}
+
+weft_status weft_wait_tensors(weft_tensor **out, weft_tensor *const *in, int count)
+{
+    weft_status first = WEFT_OK;
+    weft_i_errors told;
+    WEFT_TRY(check_list(__func__, out, in, count));
+    for (int i = 0; i < count; i++)
+        if (is_null(__func__, "tensor", in[i]))
+            return weft_last_status();
+    for (int i = 0; i < count; i++) {
+        out[i] = weft_wait_tensor(in[i]);
+        if (out[i] || first < 0)
+            continue;
+        first = weft_last_status();
+        weft_i_errors_save(&told);
+    }
+    if (first < 0) {
+        memset(out, 0, (size_t)count * sizeof *out);
+        weft_i_errors_restore(&told);
+    }
+    return first;
 }
 
 #define LIST_ARG(in_, count_) WEFT_I_TENSORS_ARG(in_, (size_t)(count_))

@@ -42,6 +42,36 @@ SIZES_TEST(test_pending_count)
     leave(world);
 }
 
+/* Several at once; what is awaited already is fine, and a list may be its own result. */
+SIZES_TEST(test_wait_tensors)
+{
+    enum { COUNT = 5 };
+    weft_group *world = join(30000);
+    weft_tensor *list[COUNT], *out[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        list[i] = weft_all_reduce(weft_full(WEFT_F32, WEFT_CPU, WEFT_SHAPE(3), i), WEFT_SUM, world);
+    CHECK(weft_wait_tensor(list[1]));
+    CHECK_INT(weft_unwaited(world), COUNT - 1);
+    CHECK_OK(weft_wait_tensors(out, list, COUNT));
+    CHECK_INT(weft_unwaited(world), 0);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(out[i] == list[i]);
+        CHECK_ALL(out[i], WEFT_SHAPE(3), size * i);
+    }
+    CHECK_OK(weft_wait_tensors(list, list, COUNT));
+    CHECK(list[4] == out[4]);
+    out[0] = weft_all_reduce(list[0], WEFT_SUM, world);
+    CHECK_STATUS(weft_wait_tensors(NULL, out, 1), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_wait_tensors(list, NULL, 1), WEFT_ERR_INVALID_ARG);
+    CHECK_STATUS(weft_wait_tensors(list, out, 0), WEFT_ERR_INVALID_ARG);
+    weft_clear_error();
+    CHECK_STATUS(weft_wait_tensors(list, (weft_tensor *[]){out[0], NULL}, 2), WEFT_ERR_INVALID_ARG);
+    CHECK_INT(weft_unwaited(world), 1); /* nothing was waited for */
+    weft_clear_error();
+    CHECK(list[0] && weft_wait_tensor(out[0]));
+    leave(world);
+}
+
 /* ---- what waits ---- */
 
 enum { CONSUMERS = 19 };
@@ -341,6 +371,28 @@ RANKS_TEST(test_pending_failure_is_told, 2)
     CHECK(weft_item(x, 0) == 5 && weft_last_status() == WEFT_OK);
     CHECK(!weft_wait_tensor(out[0]));
     weft_clear_error();
+    CHECK(!weft_finish(world));
+}
+
+/* All are waited for, and the first failure is told. */
+RANKS_TEST(test_wait_tensors_failure, 2)
+{
+    weft_group *world = join(30000);
+    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4));
+    weft_tensor *uneven = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4 + rank)), *list[4], *out[4];
+    list[0] = weft_all_reduce(x, WEFT_SUM, world);
+    CHECK_OK(
+        weft_all_reduce_coalesced(&list[1], (weft_tensor *[]){uneven, uneven}, 2, WEFT_SUM, world));
+    list[3] = weft_all_reduce(x, WEFT_MAX, world);
+    CHECK_STATUS(weft_wait_tensors(out, list, 4), WEFT_ERR_MISMATCH);
+    CHECK_CONTAINS(weft_last_error(), "all_reduce");
+    CHECK(!out[0] && !out[1] && !out[2] && !out[3]);
+    weft_clear_error();
+    CHECK_INT(weft_unwaited(world), 0);
+    CHECK_ALL(list[0], WEFT_SHAPE(4), size);
+    CHECK_ALL(list[3], WEFT_SHAPE(4), 1);
+    CHECK_OK(weft_fill(list[1], 0)); /* this failure has been told */
+    CHECK_OK(weft_fill(list[2], 0));
     CHECK(!weft_finish(world));
 }
 
