@@ -88,7 +88,8 @@ typedef enum weft_fused_way {
     WEFT_FUSED_PAIR,     /* the collective and the product one after the other */
     WEFT_FUSED_PIPELINE, /* in parts, through symmetric memory */
     WEFT_FUSED_MULTICAST /* by multicast, which the CPU emulates: for all_gather along dimension 0
-                            if A is not wanted; others choose as above */
+                            if A is not wanted; others choose as above.  That of GPUs is untested on
+                            hardware: scripts/gpu-check peers */
 } weft_fused_way;
 
 /* Sets the way that fused operations of this thread take from now on.  All ranks must set the same

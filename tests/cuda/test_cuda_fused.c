@@ -7,7 +7,8 @@
 #define HARNESS_LABEL cuda_label
 static const char *cuda_label(const char *backend);
 
-#define FUSED_DEVICE      WEFT_CUDA(0)
+/* The one of all ranks, or with WEFT_TEST_PEERS this rank's own: scripts/gpu-check peers. */
+#define FUSED_DEVICE      WEFT_CUDA(getenv("WEFT_TEST_PEERS") ? harness_this_rank : 0)
 #define FUSED_ROWS        (is_real() ? 4096 : 64) /* the software driver multiplies slowly */
 #define FUSED_INNER       (is_real() ? 1024 : 16)
 #define FUSED_TEST(name_) RANKS_TEST(name_, 2)

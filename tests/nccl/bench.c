@@ -69,7 +69,8 @@ static const struct {
 } plans[] = {{256, 2000},      {4096, 2000},     {65536, 2000},    {1 << 18, 5000},
              {1 << 20, 14000}, {1 << 22, 24000}, {1 << 24, 22000}, {1 << 26, 24000}};
 
-static bool real; /* a GPU and NCCL; asked for once: to search the environment takes time */
+static bool real;  /* a GPU and NCCL; asked for once: to search the environment takes time */
+static bool peers; /* a GPU for each rank: WEFT_TEST_PEERS, scripts/gpu-check peers */
 
 static int compare(const void *a, const void *b)
 {
@@ -510,7 +511,7 @@ static void measure(const scene *s, size_t count, double ms)
 /* A tensor of so many elements, and NCCL's communicator of the world behind it. */
 static scene scene_of(weft_group *world, size_t count, manner waits)
 {
-    weft_device device = WEFT_CUDA(real ? 0 : weft_rank(world));
+    weft_device device = WEFT_CUDA(real && !peers ? 0 : weft_rank(world));
     weft_tensor *x = weft_zeros(WEFT_F32, device, WEFT_SHAPE((int64_t)count));
     need(x && weft_all_reduce_into(x, x, WEFT_SUM, world) == WEFT_OK, "the first all_reduce");
     weft_i_carrier *carrier = weft_i_carrier_opened(world, WEFT_I_KIND_CUDA);
@@ -543,7 +544,8 @@ static int body(int rank, void *arg)
     const job *what = arg;
     char id[16];
     snprintf(id, sizeof id, "rank-%d", rank);
-    setenv("NCCL_HOSTID", id, 1);
+    if (!peers)
+        setenv("NCCL_HOSTID", id, 1);
     weft_init_opts opts = WEFT_INIT_OPTS;
     opts.timeout_ms = 60000;
     weft_group *world = weft_init(&opts);
@@ -569,6 +571,7 @@ int main(int argc, char **argv)
 {
     const char *wanted = getenv("WEFT_TEST_CUDA");
     real = wanted && !strcmp(wanted, "real");
+    peers = real && getenv("WEFT_TEST_PEERS");
     if (!real) {
         model_install();
         standin_install();

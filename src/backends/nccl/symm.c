@@ -2,6 +2,7 @@
 /*
  * Symmetric memory in NCCL's windows: a rendezvous registers the blocks of all members, and their
  * pads, as two windows.  From there on the kernels and signals of backend cuda do everything.
+ * Between several ranks untested on hardware: scripts/gpu-check peers.
  */
 #include "symm.h"
 

@@ -4,6 +4,7 @@
  * at one stride, which members compute by themselves from what is registered: so all register and
  * deregister in one order.  A window that is no longer used waits for the next rendezvous of its
  * group, where the members compare which ones nobody uses; or for the end of the communicator.
+ * Windows of several ranks are untested on hardware: scripts/gpu-check peers.
  */
 #ifndef WEFT_NCCL_WINDOW_H
 #define WEFT_NCCL_WINDOW_H

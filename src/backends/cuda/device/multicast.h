@@ -4,6 +4,7 @@
  * stores it brings to all.  It is made at a rendezvous, in stages on which all members agree: the
  * first makes the object, all add their devices, all bind their blocks, all map it.  One failure
  * undoes it on all, which is no error: the handle then has no multicast address, but the reason.
+ * Untested on hardware: scripts/gpu-check peers.
  */
 #ifndef WEFT_CUDA_MULTICAST_H
 #define WEFT_CUDA_MULTICAST_H
