@@ -333,6 +333,28 @@ weft_status weft_i_coll_all_reduce(weft_i_coll *coll)
     return pipeline(coll, &locations, true);
 }
 
+/*
+ * Of two ranks the other one's input flows to the root, which folds each chunk as it comes.  That moves
+ * fewer bytes than halves that both fold, of which the root has to fetch one.
+ */
+static weft_status flow_to_root(weft_i_coll *coll, bool wanted)
+{
+    weft_i_lane *lane = coll->lane;
+    weft_i_fifo fifo = weft_i_fifo_long(lane, coll->ask.in_bytes);
+    WEFT_ASSERT(lane->size == 2 && fifo.chunk % coll->ask.item == 0);
+    if (!wanted)
+        WEFT_TRY(weft_i_fifo_write(coll, &fifo, coll->ask.in, coll->ask.root));
+    for (size_t k = 0; wanted && k < weft_i_fifo_chunks(&fifo); k++) {
+        WEFT_TRY(weft_i_fifo_await(coll, &fifo, 1 - lane->me, k));
+        lane->sources[lane->me] = coll->ask.in + k * fifo.chunk;
+        lane->sources[1 - lane->me] = weft_i_fifo_chunk(&fifo, lane, 1 - lane->me, k);
+        weft_i_coll_fold_to(coll, coll->ask.out + k * fifo.chunk,
+                            weft_i_fifo_bytes(&fifo, k) / coll->ask.item);
+        weft_i_fifo_drain(coll, &fifo, k);
+    }
+    return weft_i_coll_sync(coll);
+}
+
 weft_status weft_i_coll_reduce(weft_i_coll *coll)
 {
     bool wanted = coll->lane->me == coll->ask.root;
@@ -351,6 +373,9 @@ weft_status weft_i_coll_reduce(weft_i_coll *coll)
         return wanted ? fold_shown(coll, 0) : WEFT_OK;
     if (locations.all_in && weft_i_touch_out(coll, common, coll->ask.root))
         return two_shot(coll, &root, true);
+    if (!locations.all_in && coll->lane->size == 2 &&
+        weft_i_fifo_pays(coll->lane, coll->ask.in_bytes))
+        return flow_to_root(coll, wanted);
     return pipeline(coll, &locations, wanted);
 }
 
