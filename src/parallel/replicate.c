@@ -198,8 +198,10 @@ static const char *name_of(const void *members, int i)
 static weft_status look_at_missing(replica *r)
 {
     bool missing = false;
+    weft_tensor *shares = weft_to(r->ones, WEFT_F32, WEFT_CPU);
+    WEFT_TRY(shares ? WEFT_OK : weft_last_status());
     for (int i = 0; i < r->count; i++) {
-        double share = weft_item(r->ones, i);
+        double share = weft_item(shares, i);
         missing |= share < 1;
         if (share == 0 && r->members[i].filled)
             WEFT_TRY(weft_set_grad(r->members[i].param, NULL));
@@ -382,7 +384,8 @@ static weft_status take_members(replica *r, const weft_named *list, int count)
     for (int i = 0; i < r->count; i++) /* the last is used last, so its gradient comes first */
         r->order[i] = r->count - 1 - i;
     cut_buckets(r);
-    r->ones = weft_keep(weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(r->count ? r->count : 1)));
+    weft_device device = r->count ? weft_tensor_device(r->members[0].param) : WEFT_CPU;
+    r->ones = weft_keep(weft_ones(WEFT_F32, device, WEFT_SHAPE(r->count ? r->count : 1)));
     return r->ones ? WEFT_OK : weft_last_status();
 }
 

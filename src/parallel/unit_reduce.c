@@ -46,7 +46,7 @@ static weft_tensor *presence_of(const weft_i_unit *unit)
         if (weft_fill(weft_narrow(x, 1, i, 1), has) < 0)
             return NULL;
     }
-    return x;
+    return weft_to(x, WEFT_F32, weft_tensor_device(unit->piece[0].room));
 }
 
 static weft_status post(weft_i_unit *unit, weft_tensor **out, weft_tensor **in)
@@ -64,8 +64,9 @@ static weft_status post(weft_i_unit *unit, weft_tensor **out, weft_tensor **in)
         p->reduced = weft_keep(out[n++]);
     }
     in[n] = presence_of(unit);
-    out[n] = weft_empty(WEFT_F32, WEFT_CPU, WEFT_SHAPE(unit->count));
-    if (!in[n] || !out[n])
+    out[n] =
+        in[n] ? weft_empty(WEFT_F32, weft_tensor_device(in[n]), WEFT_SHAPE(unit->count)) : NULL;
+    if (!out[n])
         return weft_last_status();
     unit->present = weft_keep(out[n++]);
     weft_work *work = weft_reduce_scatter_list_start(out, in, n, WEFT_AVG, unit->group);
@@ -170,9 +171,11 @@ static void forget(weft_i_unit *unit)
 
 static weft_status deliver(weft_i_unit *unit, bool *missing)
 {
+    weft_tensor *shares = weft_to(unit->present, WEFT_F32, WEFT_CPU);
+    WEFT_TRY(shares ? WEFT_OK : weft_last_status());
     for (int i = 0; i < unit->count; i++) {
         weft_i_unit_piece *p = &unit->piece[i];
-        double share = p->reduced ? weft_item(unit->present, i) : 1;
+        double share = p->reduced ? weft_item(shares, i) : 1;
         *missing |= share < 1;
         if (p->reduced && share > 0)
             WEFT_TRY(add_to_shard(p));

@@ -3,6 +3,7 @@
 #ifndef WEFT_TESTS_FORK_H
 #define WEFT_TESTS_FORK_H
 
+#include "device.h"
 #include "jobs.h"
 
 typedef struct fork_state {
@@ -27,12 +28,13 @@ static weft_module *new_fork(fork_state *f)
     weft_module_add(module, "both", weft_nn_linear(4, 4));
     weft_module_add(module, "left", weft_nn_linear_plain(4, 4));
     weft_module_add(module, "right", weft_nn_linear_plain(4, 4));
+    CHECK_OK(weft_module_to(module, DEVICE));
     return module;
 }
 
 static weft_status backward_of(weft_module *net)
 {
-    weft_tensor *x = weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(2, 4));
+    weft_tensor *x = weft_ones(WEFT_F32, DEVICE, WEFT_SHAPE(2, 4));
     return weft_backward(weft_sum(weft_module_call(net, x), NULL, 0, false));
 }
 

@@ -160,7 +160,7 @@ static void train(const truth *t, const mixture *m)
 
 static weft_mesh *mesh_of(weft_group *world, weft_shape shape, const char *names)
 {
-    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, shape, names);
+    weft_mesh *mesh = weft_mesh_init(world, DEVICE, shape, names);
     if (!mesh)
         FAIL("%s", weft_last_error());
     return mesh;
@@ -400,5 +400,6 @@ RANKS_TEST(test_parallelize_values, 2)
 
 int main(int argc, char **argv)
 {
+    device_install();
     return harness_main(argc, argv);
 }

@@ -11,7 +11,7 @@ enum { STEPS = STEPS_TRAINED };
 
 static weft_mesh *line(weft_group *world)
 {
-    return weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(weft_size(world)), "data");
+    return weft_mesh_init(world, DEVICE, WEFT_SHAPE(weft_size(world)), "data");
 }
 
 static weft_module *body_part(weft_module *net, int i)
@@ -116,7 +116,7 @@ RANKS_TEST(test_shard_accumulate, 2)
 RANKS_TEST(test_shard_hybrid, 4)
 {
     weft_group *world = join(30000);
-    weft_mesh *mesh = weft_mesh_init(world, WEFT_CPU, WEFT_SHAPE(2, 2), "copies,shards");
+    weft_mesh *mesh = weft_mesh_init(world, DEVICE, WEFT_SHAPE(2, 2), "copies,shards");
     train(world, mesh, NULL, 1);
     finish(world);
 }
@@ -418,5 +418,6 @@ RANKS_TEST(test_shard_goes_on, 2)
 
 int main(int argc, char **argv)
 {
+    device_install();
     return harness_main(argc, argv);
 }
