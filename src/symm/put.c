@@ -2,6 +2,7 @@
 /* One-sided transfers: plain copies to and from a peer's memory, with every bound checked. */
 #include "weft/symm_coll.h"
 
+#include "base/os/assert.h"
 #include "base/report/status.h"
 #include "symm/remote_moves.h"
 #include "tensor/object/stream.h"
@@ -62,6 +63,7 @@ static weft_status find(const char *op, const weft_symm *mem, int peer, const we
 /* Where the host reaches it. */
 static char *place_of(const weft_symm *mem, int peer, size_t at)
 {
+    WEFT_ASSERT(mem->registration->blocks[peer]);
     return mem->registration->blocks[peer]->base + at;
 }
 
@@ -75,6 +77,7 @@ static void move(char *to, const char *from, size_t bytes)
 static weft_status put_there(const weft_symm *mem, int peer, weft_tensor *from, size_t at,
                              size_t bytes, int channel, int64_t limit_ms)
 {
+    WEFT_ASSERT(mem->registration->joined);
     weft_i_registration *registration = mem->registration;
     weft_stream *stream = weft_i_stream_current(mem->block->device);
     if (!stream)
@@ -112,6 +115,7 @@ weft_status weft_symm_put(weft_symm *mem, int peer, weft_tensor *from, int64_t o
 static weft_status get_there(const weft_symm *mem, int peer, weft_tensor *to, size_t at,
                              size_t bytes)
 {
+    WEFT_ASSERT(mem->registration->joined);
     weft_i_registration *registration = mem->registration;
     weft_stream *stream = weft_i_stream_current(mem->block->device);
     return stream ? registration->memory->get(registration->joined, stream->own, peer, at,

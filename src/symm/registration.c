@@ -9,6 +9,7 @@
  */
 #include "symm/registration.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/report/text.h"
@@ -30,6 +31,7 @@ typedef struct entry {
 
 weft_i_registration *weft_i_registration_hold(weft_i_registration *registration)
 {
+    WEFT_ASSERT(atomic_load_explicit(&registration->references, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&registration->references, 1, memory_order_relaxed);
     return registration;
 }

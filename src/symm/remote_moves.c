@@ -2,6 +2,7 @@
 /* What this rank does to memory of other hosts; see remote.h. */
 #include "symm/remote_moves.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "symm/remote_messages.h"
@@ -42,6 +43,7 @@ typedef struct putting {
 
 static weft_status send_piece(putting *p, size_t bytes)
 {
+    WEFT_ASSERT(bytes > 0 && bytes <= p->left);
     weft_i_hosts *hosts = p->mem->group->hosts;
     uint32_t facts = bytes == p->left ? p->facts : 0;
     const uint32_t word[WEFT_I_HEAD_WORDS] = {[WORD_SERIAL] = p->mem->registration->serial,
@@ -118,6 +120,7 @@ static weft_status ask_piece(weft_i_far_get *get, size_t bytes)
 /* Under the remote's lock. */
 static void ask_more(weft_i_far_get *get)
 {
+    WEFT_ASSERT(get->got <= get->asked && get->asked <= get->bytes);
     const size_t window = (size_t)WEFT_I_FAR_GETS * WEFT_I_FAR_PIECE;
     weft_status status = WEFT_OK;
     while (get->asked < get->bytes && get->asked - get->got < window && status == WEFT_OK)
@@ -178,8 +181,10 @@ static void end(const weft_i_far_get *get)
     weft_i_far_get **at = &get->mem->registration->far->gets;
     weft_i_remote *remote = get->mem->group->world->remote;
     weft_i_remote_enter(remote);
-    while (*at != get)
+    while (*at != get) {
+        WEFT_ASSERT(*at); /* `begin` has put it there */
         at = &(*at)->next;
+    }
     *at = get->next;
     weft_i_remote_give(remote);
 }

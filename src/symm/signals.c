@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Barriers and signals on a handle, and 32-bit writes.  The protocol itself is in base/share/signal.h. */
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
@@ -33,6 +34,7 @@ static weft_status check(const weft_symm *mem, const char *what, int rank, int c
 static weft_i_point point_of(const weft_symm *mem, int channel)
 {
     const weft_i_pads *pads = &mem->registration->pads;
+    WEFT_ASSERT(channel >= 0 && channel < pads->channels);
     return (weft_i_point){
         .me = mem->group->rank,
         .size = mem->group->size,
@@ -149,6 +151,7 @@ static weft_status fail_timeout(const semaphore *box, int64_t timeout_ms)
  * so that the two travel at the same time. */
 static void copy(const semaphore *box)
 {
+    WEFT_ASSERT(!box->far);
     __builtin_prefetch((const void *)box->word, 1);
     if (box->copy->bytes)
         memmove(box->copy->to, box->copy->from, box->copy->bytes); /* perhaps to ourselves */
@@ -157,6 +160,7 @@ static void copy(const semaphore *box)
 /* To another host: with the signal, if the data fit into a message and the word is empty. */
 static weft_status copy_far(const semaphore *box, int64_t limit, bool *signalled)
 {
+    WEFT_ASSERT(box->far && box->act == weft_i_signal_put);
     const weft_i_copy *what = box->copy;
     *signalled = what->bytes && what->bytes <= WEFT_I_FAR_PIECE && weft_i_signal_put(box->word);
     weft_status status = weft_i_far_put(&box->label, box->mem, box->peer, what->at, what->from,
@@ -194,6 +198,7 @@ static void ring_peer(const semaphore *box)
 /* The word has changed: so does that of the other host, or it is changed back. */
 static weft_status tell_far(const semaphore *box)
 {
+    WEFT_ASSERT(box->far);
     bool puts = box->act == weft_i_signal_put;
     weft_status status = puts ? weft_i_far_tell_signal(box->mem, box->peer, box->label.channel)
                               : weft_i_far_tell_taken(box->mem, box->peer, box->label.channel);
@@ -253,6 +258,7 @@ static weft_status act_or_wait(semaphore *box, int64_t timeout_ms)
 
 static _Atomic uint32_t *word_of(const weft_symm *mem, int to, int from, int channel)
 {
+    WEFT_ASSERT(to >= 0 && to < mem->group->size && from >= 0 && from < mem->group->size);
     char *pad = weft_i_pads_of(&mem->registration->pads, to);
     return (_Atomic uint32_t *)(void *)pad + (size_t)mem->group->size * (size_t)channel +
            (size_t)from;

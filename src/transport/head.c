@@ -2,6 +2,7 @@
 /* Heads of messages; see head.h. */
 #include "head.h"
 
+#include "base/os/assert.h"
 #include "base/share/wire.h"
 
 static const struct {
@@ -16,6 +17,7 @@ static const struct {
 
 void weft_i_head_write(const weft_i_head *head, unsigned char out[WEFT_I_HEAD_BYTES])
 {
+    WEFT_ASSERT(head->kind > WEFT_I_HEAD_NONE && head->kind < WEFT_I_HEAD_KINDS);
     weft_i_wire_writer to = weft_i_wire_write(out, WEFT_I_HEAD_BYTES);
     weft_i_wire_put_u32(&to, WEFT_I_HEAD_MAGIC);
     weft_i_wire_put_u16(&to, WEFT_I_HEAD_LAYOUT);

@@ -2,6 +2,7 @@
 /* Messages of a pair, in their order; see order.h. */
 #include "order.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 
 #include <string.h>
@@ -45,6 +46,7 @@ weft_i_order_kept *weft_i_order_next(weft_i_order *order)
     if (!found || found->head.number != order->next)
         return NULL;
     *place = NULL;
+    WEFT_ASSERT(order->count > 0);
     order->count--;
     order->next++;
     return found;

@@ -2,6 +2,7 @@
 /* Pieces of streams, and what expects them; see piece.h. */
 #include "piece.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/share/wire.h"
@@ -22,6 +23,7 @@ void weft_i_piece_write(const weft_i_stream_piece *piece,
     weft_i_wire_put_u64(&to, piece->tag);
     weft_i_wire_put_u64(&to, piece->at);
     weft_i_wire_put_u64(&to, piece->total);
+    WEFT_ASSERT(to.at == WEFT_I_PIECE_HEAD_BYTES);
 }
 
 /* Is this how a stream of that size is cut?  Nothing here overflows: `at` is below `total`. */
@@ -57,6 +59,7 @@ bool weft_i_piece_read(const void *head, size_t bytes, int rank, int ranks,
 
 weft_i_stream_piece weft_i_piece_cut(weft_i_sent *stream, int source)
 {
+    WEFT_ASSERT(stream->at <= stream->bytes);
     size_t left = stream->bytes - stream->at;
     weft_i_stream_piece piece = {
         .source = (uint32_t)source,
@@ -111,6 +114,7 @@ weft_status weft_i_expected_add(weft_i_expected *expected, int peer, uint64_t ta
 /* False if the piece was there before. */
 static bool note(weft_i_sent *sent, uint64_t at)
 {
+    WEFT_ASSERT(at <= sent->bytes);
     uint64_t number = at / WEFT_I_PIECE_BYTES, bit = UINT64_C(1) << number % WORD_BITS;
     bool fresh = !(sent->seen[number / WORD_BITS] & bit);
     sent->seen[number / WORD_BITS] |= bit;

@@ -4,6 +4,7 @@
  * memory begins and how much there is, and then what ucp_rkey_pack gave.  Keys go to members of the job
  * alone: who has one can read and write the memory.
  */
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/share/wire.h"
@@ -100,6 +101,7 @@ static weft_status open_key(weft_i_ucx_wire *wire, int rank, const void *key, si
     if (far->next)
         far->next->before = &far->next;
     wire->far = far;
+    WEFT_ASSERT(far->key && *far->before == far);
     return WEFT_OK;
 }
 
@@ -134,6 +136,7 @@ void weft_i_ucx_far_leave(void *of, void *mine)
     if (!far)
         return;
     weft_i_ucx_enter(wire);
+    WEFT_ASSERT(*far->before == far);
     close_key(wire, far);
     *far->before = far->next;
     if (far->next)

@@ -4,6 +4,7 @@
  * matched sends: cancelling a receive that has begun takes no effect there, and what still arrives is
  * written to memory that is its owner's again.
  */
+#include "base/os/assert.h"
 #include "base/report/status.h"
 #include "wire.h"
 
@@ -96,6 +97,7 @@ static void note(weft_i_sent *stream, weft_status status)
 
 static void settle(weft_i_sent *stream)
 {
+    WEFT_ASSERT(stream->pieces >= 0);
     if (stream->whole && !stream->queued && !stream->pieces)
         weft_i_sent_end(stream, stream->status);
 }
@@ -110,6 +112,7 @@ static void on_slice(void *request, weft_i_ucs_status status, void *of)
 {
     weft_i_ucx_slice *slice = of;
     weft_i_sent *stream = slice->stream;
+    WEFT_ASSERT(stream->pieces > 0 && slice->wire->peers[stream->peer].under_way > 0);
     slice->wire->ucx->ucp_request_free(request);
     slice->wire->peers[stream->peer].under_way--;
     stream->pieces--;
@@ -120,6 +123,7 @@ static void on_slice(void *request, weft_i_ucs_status status, void *of)
 
 static void submit(weft_i_ucx_wire *wire, weft_i_sent *stream)
 {
+    WEFT_ASSERT(wire->free && !stream->whole && stream->pieces < WEFT_I_UCX_STREAM_PIECES);
     weft_i_ucx_peer *peer = &wire->peers[stream->peer];
     weft_i_ucx_slice *slice = wire->free;
     wire->free = slice->next;

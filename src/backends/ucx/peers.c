@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Peers: where they are, their endpoints, what goes wrong with them, and how they are dropped. */
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/share/wire.h"
@@ -23,6 +24,7 @@ static void on_error(void *arg, weft_i_ucp_ep ep, weft_i_ucs_status status)
 static weft_status make_endpoint(weft_i_ucx_wire *wire, int rank)
 {
     weft_i_ucx_peer *peer = &wire->peers[rank];
+    WEFT_ASSERT(peer->life == WEFT_I_UCX_KNOWN && peer->address);
     const weft_i_ucp_ep_params params = {.mask = WEFT_I_UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                                  WEFT_I_UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                                                  WEFT_I_UCP_EP_PARAM_FIELD_ERR_HANDLER,
@@ -72,6 +74,7 @@ size_t weft_i_ucx_address(void *of, void *out, size_t bytes)
     weft_i_wire_put_u8(&to, (uint8_t)wire->ucx->minor);
     weft_i_wire_put_zero(&to, 2);
     weft_i_wire_put_bytes(&to, wire->mine, wire->mine_bytes);
+    WEFT_ASSERT(to.at == whole && !to.bad);
     return whole;
 }
 
@@ -141,6 +144,7 @@ void weft_i_ucx_ended(void *request, weft_i_ucs_status status, void *of)
 {
     weft_i_sent *sent = of;
     weft_i_ucx_wire *wire = sent->wire;
+    WEFT_ASSERT(wire->peers[sent->peer].under_way > 0);
     wire->ucx->ucp_request_free(request);
     wire->peers[sent->peer].under_way--;
     weft_i_sent_end(sent, weft_i_ucx_status_of(status));
@@ -167,6 +171,7 @@ int weft_i_ucx_tell_faults(weft_i_ucx_wire *wire)
 static void closed(void *request, weft_i_ucs_status status, void *of)
 {
     weft_i_ucx_wire *wire = of;
+    WEFT_ASSERT(wire->closing > 0);
     (void)status;
     wire->ucx->ucp_request_free(request);
     wire->closing--;

@@ -2,6 +2,7 @@
 /* The table of src/transport, filled by UCX: opening a wire, moving it, and its end. */
 #include "transport/transport.h"
 
+#include "base/os/assert.h"
 #include "base/os/environ.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
@@ -131,6 +132,7 @@ static weft_i_ucx_wire *resting;
 
 static void rest(weft_i_ucx_wire *wire)
 {
+    WEFT_ASSERT(wire->shown && !wire->far);
     wire->rested_at = WEFT_OS->clock_ns();
     wire->generation = weft_i_os_generation();
     pthread_mutex_lock(&resting_lock);
@@ -141,6 +143,7 @@ static void rest(weft_i_ucx_wire *wire)
 
 static void free_wire(weft_i_ucx_wire *wire)
 {
+    WEFT_ASSERT(!wire->inside && !wire->far);
     if (wire->worker)
         wire->ucx->ucp_worker_destroy(wire->worker);
     if (wire->library)

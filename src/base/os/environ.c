@@ -2,6 +2,7 @@
 /* Variables for a while; see environ.h. */
 #include "base/os/environ.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 
 #include <pthread.h>
@@ -84,6 +85,7 @@ static void take_out(const char *setting, const char *hidden)
 
 void weft_i_environ_restore(void)
 {
+    WEFT_ASSERT(last);
     if (environ == last->entries)
         __atomic_store_n(&environ, last->before, __ATOMIC_RELEASE);
     else

@@ -2,6 +2,7 @@
 /* Opens files for the user; see file.h. */
 #include "base/os/file.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 
 #include <errno.h>
@@ -64,6 +65,7 @@ int weft_i_file_try(const char *path, bool append, mode_t mode, char *why, size_
 /* Reads to the end, or until the text is full; closes. */
 static size_t read_text(int fd, char *text, size_t bytes)
 {
+    WEFT_ASSERT(bytes > 0);
     size_t length = 0;
     while (fd >= 0 && length < bytes - 1) {
         ssize_t n = WEFT_OS->read(fd, text + length, bytes - 1 - length);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/report/clock_note.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/json.h"
 #include "base/report/os_look.h"
@@ -17,6 +18,7 @@ weft_i_clock_note *weft_i_clock_note_own(void)
 
 void weft_i_clock_note_put(weft_i_clock_note *note, const weft_i_clock_point *point)
 {
+    WEFT_ASSERT(point->of);
     /* Relaxed: nobody else writes. */
     int which = atomic_load_explicit(&note->point[0].of, memory_order_relaxed) != 0;
     /* Emptied first, as slots of the record are: what is being rewritten counts as nothing.  Pairs with

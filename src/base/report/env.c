@@ -3,6 +3,7 @@
  * is made. */
 #include "base/report/env.h"
 
+#include "base/os/assert.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
 #include "base/report/text.h"
@@ -27,11 +28,13 @@ static const weft_i_env_row rows[WEFT_I_ENV_COUNT] = {
 
 const weft_i_env_row *weft_i_env_row_of(weft_i_env variable)
 {
+    WEFT_ASSERT(variable < WEFT_I_ENV_COUNT);
     return &rows[variable];
 }
 
 const char *weft_i_env_text(weft_i_env variable)
 {
+    WEFT_ASSERT(variable < WEFT_I_ENV_COUNT);
     const char *text = getenv(rows[variable].name);
     return text && *text ? text : rows[variable].fallback;
 }

@@ -27,6 +27,7 @@ static void flush(weft_i_json *json)
 
 static void put(weft_i_json *json, const char *bytes, size_t count)
 {
+    WEFT_ASSERT(count <= sizeof json->buffer);
     if (json->used + count > sizeof json->buffer)
         flush(json);
     memcpy(json->buffer + json->used, bytes, count); /* pieces are far smaller than the buffer */

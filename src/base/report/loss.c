@@ -3,6 +3,8 @@
  * lock serves all books. */
 #include "base/report/loss.h"
 
+#include "base/os/assert.h"
+
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
@@ -61,6 +63,7 @@ weft_status weft_i_losses_first(const weft_i_losses *losses, char text[WEFT_I_ME
 
 void weft_i_losses_owe(weft_i_losses *losses, weft_status status, const char *text)
 {
+    WEFT_ASSERT(status < 0);
     pthread_mutex_lock(&lock);
     if (losses->untold++ == 0) {
         losses->untold_first = status;
@@ -72,12 +75,14 @@ void weft_i_losses_owe(weft_i_losses *losses, weft_status status, const char *te
 void weft_i_losses_tell(weft_i_losses *losses)
 {
     pthread_mutex_lock(&lock);
+    WEFT_ASSERT(losses->untold > 0);
     losses->untold--;
     pthread_mutex_unlock(&lock);
 }
 
 bool weft_i_loss_note(uint64_t id, uint64_t thread, weft_status status, const char *text)
 {
+    WEFT_ASSERT(status < 0);
     bool noted = false;
     pthread_mutex_lock(&lock);
     for (weft_i_losses *book = books; book; book = book->next) {

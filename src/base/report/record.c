@@ -8,6 +8,7 @@
  * operation that has taken its slot.
  */
 #include "base/report/record.h"
+#include "base/os/assert.h"
 #include "base/os/place.h"
 
 #include "base/os/os.h"
@@ -198,6 +199,7 @@ const char *weft_i_record_way_name(int channel)
 /* The slot is emptied meanwhile, as when it is filled: its seal depends on the turn. */
 WEFT_I_HOT void weft_i_record_set_turn(weft_i_record *record, uint64_t number, int turn)
 {
+    WEFT_ASSERT(turn < 0);
     if (!record || !number)
         return;
     weft_i_record_slot *slot = &record->slots[weft_i_record_index(number)];
@@ -220,6 +222,7 @@ WEFT_I_HOT void weft_i_record_set_turn(weft_i_record *record, uint64_t number, i
 
 void weft_i_record_way(weft_i_record *record, uint64_t number, int way)
 {
+    WEFT_ASSERT(way >= WEFT_I_WAY && way < WEFT_I_WAY_END);
     if (!record || !number)
         return;
     weft_i_record_slot *slot = &record->slots[weft_i_record_index(number)];

@@ -7,6 +7,7 @@
 #include "base/share/fdpass.h"
 
 #include "base/machine/nofork.h"
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -137,6 +138,7 @@ weft_status weft_i_fdpass_open(weft_i_sharing sharing, weft_i_fdpass **out)
 
 weft_i_fdpass *weft_i_fdpass_hold(weft_i_fdpass *fdpass)
 {
+    WEFT_ASSERT(atomic_load_explicit(&fdpass->references, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&fdpass->references, 1, memory_order_relaxed);
     return fdpass;
 }
@@ -178,6 +180,7 @@ static bool make_room(weft_i_fdpass *fdpass)
 weft_status weft_i_fdpass_publish(weft_i_fdpass *fdpass, weft_i_key key, weft_i_segment *segment,
                                   weft_status failure)
 {
+    WEFT_ASSERT(segment || failure < 0);
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&fdpass->lock);
     if (!find(fdpass, key)) {
@@ -263,6 +266,7 @@ static bool answer(weft_i_fdpass *fdpass, int fd)
 
 static void dismiss(weft_i_fdpass *fdpass, int index)
 {
+    WEFT_ASSERT(index >= 0 && index < fdpass->calling);
     WEFT_OS->close(fdpass->callers[index].fd);
     fdpass->calling--;
     memmove(&fdpass->callers[index], &fdpass->callers[index + 1],
@@ -296,6 +300,7 @@ static void admit(weft_i_fdpass *fdpass, int64_t now)
         }
         if (fdpass->calling == CALLERS)
             dismiss(fdpass, 0);
+        WEFT_ASSERT(fdpass->calling < CALLERS);
         fdpass->callers[fdpass->calling++] = (caller){fd, now};
     }
 }
@@ -386,6 +391,7 @@ static int open_socket(void)
  */
 static weft_status call_server(fetching *fetch)
 {
+    WEFT_ASSERT(fetch->fd < 0 && fetch->asks > 0);
     struct sockaddr_un address;
     socklen_t length = address_of(fetch->order->peer, &address);
     fetch->asks--;

@@ -5,6 +5,7 @@
 
 #include "base/machine/pages.h"
 #include "base/machine/room.h"
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -52,6 +53,7 @@ static size_t round_up(size_t bytes, size_t unit)
  */
 static int reserve_piece(weft_i_segment *segment, size_t from, size_t bytes, bool populate)
 {
+    WEFT_ASSERT(from % 4096 == 0);
     if (populate) {
         if (WEFT_OS->madvise(segment->base + from, bytes, MADV_POPULATE_WRITE) == 0)
             return 0;
@@ -106,6 +108,7 @@ static weft_i_segment *first_mapped;
 
 static void enlist(weft_i_segment *segment)
 {
+    WEFT_ASSERT(!segment->of_peer);
     pthread_mutex_lock(&mapped_lock);
     segment->of_peer = true;
     segment->next = first_mapped;
@@ -117,8 +120,10 @@ static void strike_off(const weft_i_segment *segment)
 {
     pthread_mutex_lock(&mapped_lock);
     weft_i_segment **at = &first_mapped;
-    while (*at != segment)
+    while (*at != segment) {
+        WEFT_ASSERT(*at); /* whatever is of a peer was enlisted */
         at = &(*at)->next;
+    }
     *at = segment->next;
     pthread_mutex_unlock(&mapped_lock);
 }
@@ -147,6 +152,7 @@ weft_i_segment *weft_i_segment_find(weft_i_key key)
 
 static void destroy(weft_i_segment *segment)
 {
+    WEFT_ASSERT(atomic_load_explicit(&segment->references, memory_order_relaxed) <= 1);
     if (segment->of_peer)
         strike_off(segment);
     if (segment->release)
@@ -277,6 +283,7 @@ weft_status weft_i_segment_map_sparsely(int fd, size_t bytes, weft_i_key key, we
 
 weft_i_segment *weft_i_segment_hold(weft_i_segment *segment)
 {
+    WEFT_ASSERT(atomic_load_explicit(&segment->references, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&segment->references, 1, memory_order_relaxed);
     return segment;
 }

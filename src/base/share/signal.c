@@ -2,6 +2,7 @@
 /* Meeting on a point: see signal.h for the protocol and why giving up is safe. */
 #include "base/share/signal.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -22,6 +23,7 @@ typedef enum sight { ABSENT, THERE, ANEW, DIFFERENT } sight;
 
 static looking looking_at(const weft_i_point *point, weft_i_meeting *meeting)
 {
+    WEFT_ASSERT(point->me >= 0 && point->me < point->size);
     return (looking){.point = point,
                      .meeting = meeting,
                      .words = (char *)weft_i_point_turn(point, 0, meeting->epoch),
@@ -35,6 +37,7 @@ enum { UNKNOWN = 8, STEP_MASK = UNKNOWN - 1 };
 /* The pass word of a rank that looks no more. */
 static uint64_t pass_word(const weft_i_meeting *meeting, uint32_t step)
 {
+    WEFT_ASSERT(step > LOOKING && step <= MISMATCHED);
     return meeting->pass + (step - LOOKING);
 }
 
@@ -78,6 +81,7 @@ static uint64_t word_of(const looking *look, int rank)
 /* Everybody starts to look behind itself, so that not all read the same line at once. */
 static int rank_at(const weft_i_point *point, int turn)
 {
+    WEFT_ASSERT(turn >= 0 && turn < point->size);
     int rank = point->me + turn;
     return rank < point->size ? rank : rank - point->size;
 }
@@ -93,6 +97,7 @@ static bool is_awaited(const weft_i_point *point, int rank)
  */
 static void say_looking(const weft_i_point *point, const weft_i_meeting *meeting)
 {
+    WEFT_ASSERT(((uint32_t)meeting->pass & STEP_MASK) == LOOKING);
     atomic_store_explicit(weft_i_point_pass(point, point->me), meeting->pass, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
 }
@@ -109,6 +114,7 @@ static void look_anew(looking *look)
  */
 static bool decide(looking *look)
 {
+    WEFT_ASSERT(look->verdict == WEFT_OK);
     const weft_i_point *point = look->point;
     if (point->size == 1)
         return true; /* nobody can bar a rank that is alone */
@@ -220,6 +226,7 @@ static bool called_else(const weft_i_point *point, uint32_t epoch, uint32_t dige
 weft_status weft_i_signal_bar(const weft_i_point *point, uint32_t epoch, uint32_t digest, int but,
                               int *who)
 {
+    WEFT_ASSERT(but < point->size);
     weft_status found = WEFT_IN_PROGRESS;
     for (int rank = 0; rank < point->size; rank++) {
         if (rank == but || (point->far && point->far->away[rank]))
@@ -256,6 +263,7 @@ static weft_status find_out(const looking *look)
 /* Takes the arrival back, or finds that the meeting is decided after all. */
 static weft_status give_up(looking *look, weft_status why)
 {
+    WEFT_ASSERT(why < 0 && why != WEFT_ERR_MISMATCH);
     const weft_i_point *point = look->point;
     weft_i_meeting *meeting = look->meeting;
     if (point->giving_up)
@@ -329,6 +337,7 @@ static bool others_are_here(const looking *look)
 
 weft_status weft_i_signal_come(const weft_i_point *point, uint32_t digest, weft_i_meeting *meeting)
 {
+    WEFT_ASSERT(point->whom >= 0 && point->whom <= point->size);
     /* Our own words: only the pass word may be changed by others, and not now. */
     uint64_t last = atomic_load_explicit(weft_i_point_word(point, point->me), memory_order_relaxed);
     uint64_t pass = atomic_load_explicit(weft_i_point_pass(point, point->me), memory_order_relaxed);

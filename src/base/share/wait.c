@@ -84,6 +84,7 @@ static void sleep_at_door(const weft_i_wait *wait, int64_t slice)
  */
 static int64_t crowd_of(const weft_i_wait *wait)
 {
+    WEFT_ASSERT(wait->peers >= 0);
     int64_t times = wait->peers / MANY;
     return times > 1 ? times * times : 1;
 }
@@ -101,12 +102,14 @@ static bool set_bell(const weft_i_wait *wait, uint32_t *awaited)
         atomic_thread_fence(memory_order_seq_cst);
         ready = wait->ready(wait->arg);
     } while (!ready && wait->awaits && wait->awaits(wait->arg) != *awaited);
+    WEFT_ASSERT(*awaited);
     return ready;
 }
 
 /* True if it became ready before we slept.  `ready` may act (take a signal), so its word counts. */
 static bool sleep_until_rung(const weft_i_wait *wait, int64_t slice)
 {
+    WEFT_ASSERT(slice > 0);
     if (!wait->bell) {
         sleep_at_door(wait, slice);
         return false;
@@ -136,6 +139,7 @@ static bool is_cut_short(const weft_i_wait *wait, int64_t now, int64_t *ask_at)
 
 weft_status weft_i_wait_for(const weft_i_wait *wait)
 {
+    WEFT_ASSERT(!wait->wheel || wait->wheel->turn);
     WEFT_ASSERT(wait->ready);
     int looks = wait->mode == WEFT_I_WAIT_SPIN ? LOOKS : FEW_LOOKS;
     if (look(wait, looks))

@@ -99,6 +99,7 @@ static int take(lot *from, uint32_t turn, bool *over)
 /* Takes parts, its own first, until none is left, and counts them. */
 static void work(team *t, int index, uint32_t turn, int lots)
 {
+    WEFT_ASSERT(index >= 0 && index < lots && lots <= MOST);
     uint32_t count = 0;
     bool over = false;
     for (int k = 0; k < lots && !over; k++) {
@@ -242,6 +243,7 @@ static void note_ends(void)
 /* Starts the threads; all, or none. */
 static WEFT_I_COLD void start_threads(team *t, int wanted)
 {
+    WEFT_ASSERT(wanted > 0 && wanted <= MOST);
     int started = 1;
     end_threads(t);
     pthread_once(&ends_once, note_ends);

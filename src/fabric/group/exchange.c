@@ -74,6 +74,7 @@ uint64_t weft_i_group_new_refusal(const weft_group *group, int *who)
 
 bool weft_i_group_hear_refusals(const weft_group *group)
 {
+    WEFT_ASSERT(group->birth);
     int class = weft_i_job_refusal_class(group->birth->list);
     bool any = false;
     for (int rank = 0; rank < group->size; rank++) {
@@ -511,6 +512,7 @@ static weft_i_point lane_point(const weft_group *group, bool later)
 
 static unsigned char *note_of(const weft_group *group, int rank, uint32_t epoch)
 {
+    WEFT_ASSERT(rank >= 0 && rank < group->size);
     weft_i_board_row *row = &group->board->row[rank];
     return group->rest.lane_making.under_way ? row->lane_note[epoch & 1] : row->note[epoch & 1];
 }
@@ -544,6 +546,7 @@ weft_status weft_i_group_help_make_lane(weft_group *group, int64_t deadline)
 weft_status weft_i_group_help_above(weft_group *group, int64_t deadline)
 {
     weft_group *above = weft_i_group_made_from(group);
+    WEFT_ASSERT(above);
     weft_i_errors before;
     weft_i_errors_save(&before);
     above->rest.lane_making.on_behalf = group;

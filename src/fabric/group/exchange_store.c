@@ -6,6 +6,7 @@
  * their keys are removed.
  */
 #include "fabric/group/exchange_store.h"
+#include "base/os/assert.h"
 #include "base/report/text.h"
 #include "store/store.h"
 
@@ -43,6 +44,7 @@ static void name_key(weft_i_key key, const char *rest, char out[KEY_BYTES])
 
 static void entry_key(const weft_group *group, uint64_t round, int rank, char out[KEY_BYTES])
 {
+    WEFT_ASSERT(rank >= 0 && rank < group->size);
     char rest[48];
     snprintf(rest, sizeof rest, "%llu/%d", (unsigned long long)round, rank);
     name_key(group->key, rest, out);
@@ -342,6 +344,7 @@ static weft_status read_all(round_state *round, const entry *own, char *all)
  * error of a round that succeeded. */
 static void sweep(weft_group *group)
 {
+    WEFT_ASSERT(group->rest.swept <= group->rest.round);
     char key[KEY_BYTES];
     weft_i_errors before;
     weft_i_errors_save(&before);
@@ -410,6 +413,7 @@ static weft_status play(round_state *round, const entry *own, char *all)
 weft_status weft_i_exchange_store(const weft_i_label *label, weft_group *group, uint32_t digest,
                                   const void *mine, size_t bytes, char *all, int64_t timeout_ms)
 {
+    WEFT_ASSERT(bytes <= WEFT_I_NOTE_BYTES);
     entry own = {.digest = digest, .bytes = (uint32_t)bytes};
     round_state round = {
         .label = label, .group = group, .deadline = weft_i_os_deadline(timeout_ms)};

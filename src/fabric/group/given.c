@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counting what is given to devices, and comparing it with who waits on the lane; see given.h. */
 #include "fabric/group/given.h"
+#include "base/os/assert.h"
 #include "base/os/place.h"
 
 #include <stdio.h>
 
 static weft_i_given *given_of(const weft_group *group, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < group->size);
     return &group->board->row[rank].given;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "fabric/group/group.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
@@ -17,6 +18,7 @@ const weft_i_lanes *weft_i_lanes_table;
 
 weft_group *weft_i_group_allocate(weft_i_world *world, int size)
 {
+    WEFT_ASSERT(world && size > 0);
     weft_group *group = weft_i_object_new(WEFT_I_GROUP, sizeof *group, weft_i_group_free);
     if (!group)
         return NULL;
@@ -40,6 +42,7 @@ bool weft_i_group_all_local(const weft_group *group)
 
 weft_status weft_i_group_open_fake(weft_group *group)
 {
+    WEFT_ASSERT(group->world->fake);
     WEFT_TRY(weft_i_segment_new(sizeof(weft_i_board), WEFT_I_BETWEEN_THREADS, "a fake group",
                                 &group->rest.board_segment));
     group->board = (weft_i_board *)(void *)group->rest.board_segment->base;
@@ -66,6 +69,7 @@ void weft_i_group_log_made(const weft_group *group)
 static weft_status fill_world(weft_group *group)
 {
     weft_i_world *world = group->world;
+    WEFT_ASSERT(group->size == world->size);
     for (int rank = 0; rank < world->size; rank++)
         group->members[rank] = rank;
     group->rank = world->rank;

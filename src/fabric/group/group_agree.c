@@ -13,6 +13,7 @@
  */
 #include "fabric/group/group_agree.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/report/text.h"
@@ -88,6 +89,7 @@ weft_i_vote *weft_i_agree_vote(const agreeing *a, int rank)
 /* Has the member come to this round?  Its flags are complete then. */
 bool weft_i_agree_has_come(const agreeing *a, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < a->group->size);
     /* Pairs with the release in show_flags. */
     uint32_t round = atomic_load_explicit(&weft_i_agree_vote(a, rank)->round, memory_order_acquire);
     return (int32_t)(round - a->round) >= 0;
@@ -140,6 +142,7 @@ static bool is_complete(void *arg)
 /* Writes what this rank has seen into its row, where it stays. */
 static void write_words(agreeing *a)
 {
+    WEFT_ASSERT(a->group->size <= WEFT_I_BOARD_RANKS);
     weft_i_vote *mine = weft_i_agree_vote(a, a->group->rank);
     int turn = a->round & 1;
     look(a);
@@ -365,6 +368,7 @@ static weft_status agree(agreeing *a)
 /* With the ballots' memory; `fate`: whether all took part, with a message. */
 static weft_status run_round(agreeing *a, uint64_t *flags, unsigned char *lost, weft_status *fate)
 {
+    WEFT_ASSERT(a->round == a->group->rest.agreements + 1);
     size_t bytes = ballot_bytes(a->group);
     a->mine = WEFT_OS->alloc(2 * bytes + 16);
     if (!a->mine)

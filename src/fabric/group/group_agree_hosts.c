@@ -12,6 +12,7 @@
  */
 #include "fabric/group/group_agree.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "fabric/group/hosts.h"
@@ -170,6 +171,7 @@ static bool lives_somebody(const telling *t, int host)
 /* Reads the ballots of a list of hosts at once; 1: all were there, 0, or a status. */
 static int hear(telling *t, const int *hosts, size_t count)
 {
+    WEFT_ASSERT(count <= (size_t)hosts_of(t)->count);
     weft_store *store = t->a->group->world->store;
     bool there = false;
     weft_status status = WEFT_OK;
@@ -238,6 +240,7 @@ static weft_status take(telling *t, weft_store_value *value)
 
 static weft_status decide(telling *t)
 {
+    WEFT_ASSERT(is_complete(t));
     weft_i_ballot *mine = t->a->mine;
     char key[KEY_BYTES];
     bool first = false;
@@ -396,6 +399,7 @@ static bool allocate(telling *t)
 
 weft_status weft_i_agree_between_hosts(weft_i_agreeing *a)
 {
+    WEFT_ASSERT(a->group->hosts && a->group->size <= WEFT_I_BOARD_RANKS);
     telling t = {.a = a, .began = WEFT_OS->clock_ns()};
     weft_status status =
         allocate(&t)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a group ends: revoked, destroyed by its members, or freed with its last reference. */
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "fabric/group/exchange_store.h"
@@ -19,6 +20,7 @@ static void ring_all(const weft_group *group)
 /* True: this was the first word of it here. */
 static bool end_here(const weft_group *group, int who, weft_status why)
 {
+    WEFT_ASSERT(who >= 0 && who < group->size && why <= WEFT_OK);
     uint32_t nobody = 0;
     int32_t no_reason = 0;
     /* Relaxed: seen by whoever sees `revoked`.  In both the first one counts. */

@@ -2,6 +2,7 @@
 /* Descriptors that tell of lost members; see group_event.h. */
 #include "fabric/group/group_event.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "fabric/group/group.h"
@@ -100,6 +101,7 @@ void weft_i_sentinel_stop(weft_i_world *world)
     while (sentinel->events) {
         weft_i_event *event = sentinel->events;
         sentinel->events = event->next;
+        WEFT_ASSERT(event->group->rest.event == event);
         ((weft_group *)(uintptr_t)event->group)->rest.event = NULL;
         free_event(event);
     }

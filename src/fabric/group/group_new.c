@@ -11,6 +11,7 @@
  */
 #include "fabric/group/exchange.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/opts.h"
 #include "base/report/status.h"
@@ -166,6 +167,7 @@ static weft_status lost_first(void *arg)
 /* The first member makes the board; if it cannot, the others must not wait for it. */
 static weft_status make_board(weft_group *group, weft_group *parent)
 {
+    WEFT_ASSERT(group->rank == 0 && !group->board);
     weft_i_creation *creation = find_creation(parent, group->birth->list);
     if (!creation)
         return WEFT_ERR_NO_MEMORY;
@@ -213,6 +215,7 @@ static bool is_used(const weft_group *group, const weft_i_board *board)
 
 static weft_status fetch_board(weft_group *group, int64_t deadline, int64_t timeout_ms)
 {
+    WEFT_ASSERT(group->rank > 0 && !group->board);
     for (;;) {
         weft_status status = fetch_once(group, deadline);
         if (status == WEFT_ERR_CANCELLED) {
@@ -254,6 +257,7 @@ static weft_status get_board(weft_group *group, weft_group *parent, int64_t dead
     if (group->rank == 0)
         return make_board(group, parent);
     int first = weft_group_rank_of(parent, group->members[0]);
+    WEFT_ASSERT(first >= 0);
     uint64_t number =
         weft_i_record_begin(weft_i_group_record(group), "group_new", parent->id, 0, first, -1);
     weft_status status = fetch_board(group, deadline, limit);
@@ -288,6 +292,7 @@ static bool is_news(weft_status status)
 static weft_status open_local(weft_group *group, weft_group *parent, int64_t limit,
                               const plan *mine, plan *all)
 {
+    WEFT_ASSERT(group->local && !group->birth->under_way);
     group->birth->under_way = true;
     group->birth->old_quarrel = group->birth->from && group->birth->from->board &&
                                 weft_i_quarrel_is_heard(group->birth->from);
@@ -347,6 +352,7 @@ static void refuse_remote(const wish *w, weft_i_key list, uint32_t times, weft_s
 static weft_status meet_between_hosts(weft_group *group, const wish *w, weft_i_creation *creation,
                                       int64_t limit, const plan *mine, plan *all)
 {
+    WEFT_ASSERT(!group->local && !group->birth->under_way);
     int64_t deadline = weft_i_os_deadline(limit);
     uint32_t times = creation->times;
     bool again = creation->failed;
@@ -363,6 +369,7 @@ static weft_status meet_between_hosts(weft_group *group, const wish *w, weft_i_c
         refuse_remote(w, group->birth->list, times, status);
     group->birth->under_way = false;
     creation = find_creation(w->parent, group->birth->list); /* it is there */
+    WEFT_ASSERT(creation);
     creation->failed = status < 0;
     creation->times += status == WEFT_OK;
     return status;
@@ -448,6 +455,7 @@ static void fill_group(weft_group *group, const wish *w, const weft_i_making *ho
         group->members[i] = member_at(w, i, i ? group->members[i - 1] : -1);
     group->listing.parent_key = parent->key;
     group->rank = weft_group_rank_of(group, parent->world->rank);
+    WEFT_ASSERT(group->rank >= 0);
     group->timeout_ms = opts->timeout_ms ? opts->timeout_ms : parent->timeout_ms;
     group->local = weft_i_group_all_local(group);
     group->listing.for_mesh = how->for_mesh;
@@ -533,6 +541,7 @@ static weft_group *drop(weft_group *group)
 /* The group is made; its name follows from how often, and the world holds it if it has a tag. */
 static weft_group *publish(weft_group *group, const weft_group *parent)
 {
+    WEFT_ASSERT(group->birth && !group->birth->under_way);
     char name[WEFT_I_GROUP_NAME], tag[WEFT_I_GROUP_TAG];
     if (group->listing.named)
         snprintf(name, sizeof name, "%s", group->name);

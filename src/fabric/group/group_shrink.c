@@ -7,6 +7,7 @@
  * store whom it knows to be dead; when everybody has spoken or is known to be dead, the store takes one
  * member's list, and all follow it.
  */
+#include "base/os/assert.h"
 #include "fabric/group/group_agree.h"
 #include "store/store.h"
 
@@ -44,6 +45,7 @@ static int list_living(shrinking *s)
     for (int rank = 0; rank < s->group->size; rank++)
         if (!s->dead[rank])
             s->ranks[count++] = rank;
+    WEFT_ASSERT(count > 0);
     return count;
 }
 

@@ -2,6 +2,7 @@
 /* Several groups at once: by color, in blocks, and by lists of ranks. */
 #include "fabric/group/exchange.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -80,6 +81,7 @@ weft_group *weft_group_new_blocks(weft_group *parent, int block, const weft_grou
                            "blocks of %d ranks: the %d ranks of group \"%s\" are no multiple of it",
                            block, parent->size, parent->name);
     weft_i_making how = {.first = parent->rank / block * block, .limit_ms = WEFT_DEFAULT};
+    WEFT_ASSERT(how.first + block <= parent->size);
     if (weft_i_group_copy_opts(opts, &how.opts) < 0)
         return NULL;
     return weft_i_group_make(parent, NULL, block, &how);

@@ -5,6 +5,7 @@
  */
 #include "fabric/group/hosts.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
@@ -45,6 +46,7 @@ static bool by_floors[WEFT_I_HEAD_KINDS];           /* their takers may say: not
 
 void weft_i_hosts_on(weft_i_head_kind kind, weft_i_hosts_take *take)
 {
+    WEFT_ASSERT(kind < WEFT_I_HEAD_KINDS && !takes[kind]);
     takes[kind] = take;
     by_floors[kind] = true;
 }
@@ -82,6 +84,7 @@ weft_status weft_i_hosts_tell(const weft_group *group, int member, weft_i_head_k
                               const uint32_t word[WEFT_I_HEAD_WORDS], const void *data,
                               size_t bytes)
 {
+    WEFT_ASSERT(member >= 0 && member < group->size && group->hosts->away[member]);
     weft_i_head head = {.kind = kind, .group = group->hosts->tag};
     memcpy(head.word, word, sizeof head.word);
     return weft_i_remote_tell(group->world->remote, group->members[member], &head, data, bytes);
@@ -91,6 +94,7 @@ weft_status weft_i_hosts_send(const weft_group *group, int member, weft_i_head_k
                               const uint32_t word[WEFT_I_HEAD_WORDS], const void *data,
                               size_t bytes, weft_i_sent *sent)
 {
+    WEFT_ASSERT(member >= 0 && member < group->size && group->hosts->away[member]);
     weft_i_head head = {.kind = kind, .group = group->hosts->tag};
     memcpy(head.word, word, sizeof head.word);
     return weft_i_remote_send(group->world->remote, group->members[member], &head, data, bytes,
@@ -114,6 +118,7 @@ static bool is_there(const weft_group *group, int member)
 /* The next one behind a partner that is gone.  Who has left the group still answers, if nobody else does. */
 int weft_i_hosts_partner(const weft_i_hosts *hosts, int host)
 {
+    WEFT_ASSERT(host >= 0 && host < hosts->count && host != hosts->mine);
     const weft_i_host *there = &hosts->host[host];
     int first = hosts->index_of[hosts->route[host]];
     for (int i = 0; i < there->count; i++)
@@ -195,6 +200,7 @@ void weft_i_hosts_refuse(weft_i_world *world, weft_i_key key, int member_world_r
 
 _Atomic uint64_t *weft_i_hosts_word(const weft_group *group, weft_i_hosts_place place, int member)
 {
+    WEFT_ASSERT(member >= 0 && member < group->size && place < WEFT_I_HOSTS_PLACES);
     weft_i_board_row *row = &group->board->row[member];
     return place == WEFT_I_HOSTS_LANE ? &row->lane_arrival : &row->arrival;
 }
@@ -601,6 +607,7 @@ static void take_for_none(weft_i_world *world, groups *all, int from, const weft
 static void take_for(weft_i_hosts *hosts, groups *all, int from, const weft_i_head *head,
                      const void *data, size_t bytes)
 {
+    WEFT_ASSERT(from >= 0 && from < hosts->group->world->size);
     weft_i_hosts_take *take = takes[head->kind];
     int member = hosts->member_of[from];
     if (member < 0)
@@ -654,6 +661,7 @@ void weft_i_hosts_again(const weft_group *group)
 
 void weft_i_hosts_join(weft_i_hosts *hosts)
 {
+    WEFT_ASSERT(hosts->group->board);
     weft_i_world *world = hosts->group->world;
     weft_i_remote_enter(world->remote);
     groups *all = groups_of(world);

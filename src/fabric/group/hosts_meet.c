@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meetings of a group that spans hosts: arriving, waiting, giving up.  See hosts.h and base/share/signal.h. */
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
@@ -15,6 +16,7 @@ enum { NOBODY = -1, ANSWERED = -2, UNASKED = -3 };
 
 weft_i_point weft_i_hosts_point(const weft_group *group, weft_i_hosts_place place, bool later)
 {
+    WEFT_ASSERT(place < WEFT_I_HOSTS_PLACES);
     weft_i_board_row *row = group->board->row;
     bool lane = place == WEFT_I_HOSTS_LANE;
     return (weft_i_point){.me = group->rank,
@@ -159,6 +161,7 @@ bool weft_i_hosts_take_barred(weft_group *group, int from, const weft_i_head *he
 static void begin_bar(const weft_i_hosts_far *far, weft_i_hosts_bar *bar,
                       const weft_i_meeting *meeting)
 {
+    WEFT_ASSERT(far->place < WEFT_I_HOSTS_ALL_PLACES);
     weft_i_remote *remote = far->hosts->group->world->remote;
     weft_i_remote_enter(remote);
     bar->serial++;
@@ -331,6 +334,7 @@ static weft_status lost_member(void *arg)
 static weft_status wait_for(waiting *w, int64_t timeout_ms)
 {
     const weft_group *group = w->label->group;
+    WEFT_ASSERT(w->owed || (w->whom >= 0 && w->whom < group->size));
     weft_i_wait wait = {.ready = is_ready,
                         .lost = lost_member,
                         .arg = w,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making the part of a group that spans hosts: who is where, the members of this host, their board. */
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "fabric/group/hosts.h"
@@ -45,6 +46,7 @@ static void list_members(weft_i_hosts *hosts, int *list)
     }
     hosts->mine = hosts->host_of[group->rank];
     hosts->index = hosts->index_of[group->rank];
+    WEFT_ASSERT(hosts->host[hosts->mine].members[hosts->index] == group->rank);
     for (int host = 0; host < hosts->count; host++)
         hosts->route[host] = hosts->host[host].members[hosts->index % hosts->host[host].count];
     for (int rank = 0; rank < group->world->size; rank++)
@@ -151,6 +153,7 @@ static weft_status make_near(weft_i_hosts *hosts, weft_group *parent, int64_t de
     hosts->near = weft_i_group_make(parent, ranks, here->count, &how);
     if (hosts->near)
         weft_keep(hosts->near);
+    WEFT_ASSERT(!hosts->near || hosts->near->size == here->count);
     WEFT_OS->free(ranks);
     return hosts->near ? WEFT_OK : weft_last_status();
 }
@@ -250,6 +253,7 @@ static weft_status make_lane(weft_group *near, int64_t deadline)
 
 weft_status weft_i_hosts_open(weft_group *group, weft_group *parent, bool again, int64_t deadline)
 {
+    WEFT_ASSERT(!group->hosts && !group->board);
     weft_i_hosts *hosts = NULL;
     WEFT_TRY(make(group, &hosts));
     weft_status status = make_near(hosts, parent, deadline);

@@ -2,6 +2,7 @@
 /* Meetings on pads of symmetric memory in a group that spans hosts; see hosts_pads.h and hosts_meet.c. */
 #include "fabric/group/hosts_pads.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/share/wire.h"
@@ -25,6 +26,7 @@ static weft_i_hosts_put *make_puts(const weft_group *group)
 
 weft_status weft_i_hosts_pads_join(weft_group *group, weft_i_hosts_pads *pads)
 {
+    WEFT_ASSERT(!pads->hosts && pads->channels > 0);
     weft_i_hosts *hosts = group->hosts;
     weft_i_hosts_put *puts = make_puts(group);
     if (!puts)
@@ -86,6 +88,7 @@ weft_i_hosts_pads *weft_i_hosts_pads_find(const weft_group *group, uint32_t seri
 
 weft_i_point weft_i_hosts_pads_point(const weft_i_hosts_pads *pads, int channel)
 {
+    WEFT_ASSERT(channel >= 0 && channel < pads->channels);
     weft_i_point point = pads->first;
     point.words += (size_t)channel * sizeof(uint64_t);
     point.passes += (size_t)channel * sizeof(uint64_t);
@@ -189,6 +192,7 @@ void weft_i_hosts_pads_name(const weft_i_hosts_far *far, unsigned char out[WEFT_
     weft_i_wire_writer to = weft_i_wire_write(out, WEFT_I_HOSTS_PADS_BYTES);
     weft_i_wire_put_u32(&to, far->serial);
     weft_i_wire_put_u32(&to, far->channel);
+    WEFT_ASSERT(to.at == WEFT_I_HOSTS_PADS_BYTES);
 }
 
 /* As take_bar of hosts.c. */

@@ -2,6 +2,7 @@
 /* Counts of what was put into memory of members on other hosts; see hosts_pads.h. */
 #include "fabric/group/hosts_pads.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -88,6 +89,7 @@ typedef struct settling {
 
 static bool has_applied(const weft_i_hosts_put *put, bool only_data)
 {
+    WEFT_ASSERT((int32_t)(put->sent - put->applied) >= 0);
     return only_data ? (int32_t)(put->data - put->applied) <= 0 : put->sent == put->applied;
 }
 
@@ -128,6 +130,7 @@ static bool is_settled(void *arg)
 weft_status weft_i_hosts_settle_slowly(const weft_i_label *label, int but, int64_t timeout_ms)
 {
     weft_i_hosts *hosts = label->group->hosts;
+    WEFT_ASSERT(hosts->puts);
     weft_i_remote *remote = label->group->world->remote;
     int64_t deadline = weft_i_os_deadline(timeout_ms);
     for (;;) {

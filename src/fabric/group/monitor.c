@@ -7,6 +7,7 @@
  */
 #include "weft/monitor.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "fabric/group/exchange.h"
@@ -31,6 +32,7 @@ static uint32_t given_up(const weft_i_board_row *row)
 
 static bool gave_up_here(const vigil *v, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < v->label.group->size);
     return given_up(&v->row[rank]) != v->before[rank];
 }
 
@@ -161,6 +163,7 @@ static weft_status meet(weft_group *group, vigil *v, int64_t limit, bool all)
 
 static weft_status meet_on_board(weft_group *group, int64_t limit, bool all)
 {
+    WEFT_ASSERT(group->board);
     uint32_t *before = WEFT_OS->alloc((size_t)group->size * sizeof *before);
     if (!before)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "monitored_barrier: no memory for %d ranks",

@@ -2,6 +2,7 @@
 /* Finding out that two members wait for each other; see quarrel.h. */
 #include "fabric/group/quarrel.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "fabric/group/given.h"
 #include "fabric/group/hosts_news.h"
@@ -11,6 +12,7 @@
 
 static weft_i_stuck *stuck_of(const weft_group *group, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < group->size);
     return &group->board->row[rank].stuck;
 }
 
@@ -64,6 +66,7 @@ void weft_i_quarrel_settle_in(const weft_i_vigil *vigil)
 {
     const weft_i_label *label = vigil->label;
     const weft_i_stay *stay = vigil->stay;
+    WEFT_ASSERT(stay->place == WEFT_I_ON_BOARD || stay->place == WEFT_I_ON_LANE);
     weft_i_stuck *mine = stuck_of(label->group, label->group->rank);
     uint64_t here = (uint64_t)stay->place << 32 | vigil->turn;
     char text[WEFT_I_LABEL_BYTES];
@@ -171,6 +174,7 @@ void weft_i_quarrel_say(const weft_group *group, const char *text)
 void weft_i_quarrel_tell(const weft_group *group, const char *mine, int rank, const char *theirs)
 {
     char text[sizeof group->board->quarrel_text];
+    WEFT_ASSERT(rank >= 0 && rank < group->size && rank != group->rank);
     snprintf(text, sizeof text, "rank %d calls %s, but rank %d calls %s", group->rank, mine, rank,
              theirs);
     weft_i_quarrel_say(group, text);
@@ -292,6 +296,7 @@ void weft_i_quarrel_look_above(const weft_group *group, const weft_i_vigil *vigi
     if (!above || has_posted(above))
         return;
     int there = weft_group_rank_of(above, group->members[rank]);
+    WEFT_ASSERT(there >= 0);
     weft_i_stuck *theirs = stuck_of(above, there);
     /* Pairs with the release in weft_i_quarrel_settle_in: the call is complete. */
     uint64_t where = atomic_load_explicit(&theirs->where, memory_order_acquire);

@@ -65,6 +65,7 @@ void weft_i_registry_publish(weft_i_registry *registry, weft_group *group, const
                              const char *tag)
 {
     pthread_mutex_lock(&registry->lock);
+    WEFT_ASSERT(!group->listing.published);
     snprintf(group->name, sizeof group->name, "%s", name);
     snprintf(group->listing.tag, sizeof group->listing.tag, "%s", tag);
     group->listing.published = true;
@@ -85,6 +86,7 @@ void weft_i_registry_leave(weft_i_registry *registry, weft_group *group)
     for (size_t i = 0; i < registry->count; i++)
         if (registry->group[i] != group)
             registry->group[kept++] = registry->group[i];
+    WEFT_ASSERT(kept + 1 >= registry->count);
     if (kept < registry->count)
         remember_gone(registry, group);
     registry->count = kept;

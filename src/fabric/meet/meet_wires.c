@@ -5,6 +5,7 @@
  */
 #include "fabric/meet/meet.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
@@ -158,6 +159,7 @@ static void open_wires(weft_i_world *world, weft_store *store, wires *all, shown
 
 static weft_status start(weft_i_world *world, wires *all)
 {
+    WEFT_ASSERT(all->remote && (!all->has_lives || all->life));
     WEFT_TRY(weft_i_remote_start(all->remote));
     if (all->has_lives)
         WEFT_TRY(weft_i_lifeline_start(all->life, weft_i_remote_secret(all->remote)));

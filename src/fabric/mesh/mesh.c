@@ -2,6 +2,7 @@
 /* The mesh object: its dimensions, its entries, and what can be asked of it; see mesh.h. */
 #include "fabric/mesh/mesh.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -50,6 +51,7 @@ weft_status weft_i_mesh_add(weft_mesh *mesh, const char *name, int size, const i
             return weft_i_fail(WEFT_ERR_INVALID_ARG,
                                "two dimensions overlap: \"%s\" is there twice", name);
     weft_i_mesh_dim *dim = &mesh->dim[mesh->ndim];
+    WEFT_ASSERT(size > 0 && at >= 0 && at < size);
     dim->step = WEFT_OS->alloc((size_t)size * sizeof *dim->step);
     if (!dim->step)
         return weft_i_fail(WEFT_ERR_NO_MEMORY, "no memory for a mesh dimension of %d", size);
@@ -66,6 +68,7 @@ weft_status weft_i_mesh_add(weft_mesh *mesh, const char *name, int size, const i
 /* Place in the root's array of entry `index` in row-major order; -1 if there is none. */
 static int place_of(const weft_mesh *mesh, int index)
 {
+    WEFT_ASSERT(index >= 0 && index < mesh->count);
     int64_t place = mesh->base;
     for (int dim = mesh->ndim - 1; dim >= 0; dim--) {
         place += mesh->dim[dim].step[index % mesh->dim[dim].size];
@@ -89,6 +92,7 @@ static weft_status fill_ranks(weft_mesh *mesh, unsigned char *used)
 
 weft_status weft_i_mesh_complete(weft_mesh *mesh)
 {
+    WEFT_ASSERT(mesh->ndim > 0 && !mesh->ranks);
     int64_t count = 1, base = mesh->root->position;
     for (int dim = 0; dim < mesh->ndim; dim++) {
         count *= mesh->dim[dim].size;
@@ -113,6 +117,7 @@ weft_status weft_i_mesh_complete(weft_mesh *mesh)
 
 void weft_i_mesh_line(const weft_mesh *mesh, int dim, int *out)
 {
+    WEFT_ASSERT(dim >= 0 && dim < mesh->ndim && mesh->root->position >= 0);
     const weft_i_mesh_dim *along = &mesh->dim[dim];
     int start = mesh->root->position - along->step[along->at];
     for (int i = 0; i < along->size; i++)

@@ -7,6 +7,7 @@
  */
 #include "fabric/mesh/mesh.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "fabric/group/exchange.h"
@@ -69,6 +70,7 @@ static weft_status check_shape(wish *w)
 
 static int rank_at(const wish *w, int i)
 {
+    WEFT_ASSERT(i >= 0 && i < w->count);
     return w->ranks ? w->ranks[i] : w->over->members[i];
 }
 
@@ -130,6 +132,7 @@ static weft_status add_dims(weft_mesh *mesh, const wish *w)
         for (int i = 0; i < size; i++)
             mesh->dim[dim].step[i] = i * inner;
     }
+    WEFT_ASSERT(inner == 1);
     return weft_i_mesh_complete(mesh);
 }
 
@@ -229,6 +232,7 @@ static weft_group *make_group(const weft_mesh *mesh, int dim, int *line)
 /* Needs no memory before the others are told that there is none. */
 weft_status weft_i_mesh_give_group(weft_mesh *mesh, int dim, weft_group *have)
 {
+    WEFT_ASSERT(!mesh->dim[dim].group);
     weft_i_mesh_dim *along = &mesh->dim[dim];
     weft_i_mesh_line(mesh, dim, mesh->line);
     if (is_whole(mesh->root->over, mesh->line, along->size))

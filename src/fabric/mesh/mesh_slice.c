@@ -6,6 +6,7 @@
  */
 #include "fabric/mesh/mesh.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/report/text.h"
@@ -90,6 +91,7 @@ static weft_status name_flat(const weft_mesh *mesh, const char *given, char out[
 /* Steps of all entries in row-major order, and this rank's place among them. */
 static void join_steps(const weft_mesh *mesh, weft_i_mesh_dim *flat)
 {
+    WEFT_ASSERT(flat->size == mesh->count);
     flat->at = 0;
     for (int dim = 0; dim < mesh->ndim; dim++)
         flat->at = flat->at * mesh->dim[dim].size + mesh->dim[dim].at;
@@ -148,6 +150,7 @@ static weft_status reserve(weft_i_mesh_root *root, int size, int **step)
 /* Gives the flat mesh its group and remembers both in the root. */
 static weft_status settle(weft_mesh *flat, weft_group *have)
 {
+    WEFT_ASSERT(flat->ndim == 1);
     int *step = NULL;
     weft_i_mesh_root *root = flat->root;
     WEFT_TRY(reserve(root, flat->count, &step));

@@ -2,6 +2,7 @@
 /* Namings of groups: what they expand to, and which group they mean; see weft/ranks.h. */
 #include "fabric/group/rank_list.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "fabric/group/group.h"
@@ -109,6 +110,7 @@ static weft_status find_named(weft_group *any, const weft_ranks *what, weft_grou
 
 static weft_status copy_ranks(weft_expansion *out, const weft_rank_list *rows, int count)
 {
+    WEFT_ASSERT(count > 0 && !out->ranks);
     size_t total = 0;
     for (int i = 0; i < count; i++)
         total += (size_t)rows[i].count;

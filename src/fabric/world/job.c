@@ -2,6 +2,7 @@
 /* Layout and making of the job segment; see job.h. */
 #include "fabric/world/job.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -119,11 +120,13 @@ int weft_i_job_ranks(const weft_i_segment *segment)
 
 weft_i_rank_record *weft_i_job_rank(weft_i_job *job, int local_rank)
 {
+    WEFT_ASSERT(local_rank >= 0 && local_rank < WEFT_I_JOB_MAX_RANKS);
     return (weft_i_rank_record *)(void *)((char *)job + slot_offset((uint64_t)local_rank));
 }
 
 weft_i_board *weft_i_job_board(weft_i_job *job, int ranks)
 {
+    WEFT_ASSERT(ranks > 0 && ranks <= WEFT_I_JOB_MAX_RANKS);
     return (weft_i_board *)(void *)((char *)job + board_offset((uint64_t)ranks));
 }
 
@@ -144,6 +147,7 @@ static uint64_t class_word(const weft_i_rank_record *rank_record, weft_i_key key
 
 void weft_i_job_refuse(weft_i_rank_record *mine, weft_i_key key, weft_status why)
 {
+    WEFT_ASSERT(why < 0 && why > -256);
     uint16_t number = (uint16_t)(weft_i_job_refusal_number(class_word(mine, key)) + 1);
     uint64_t word = key.word[0] << 24 | (uint64_t)number << 8 | ((unsigned)-(int)why & 0xff);
     atomic_store_explicit(&mine->refusals[weft_i_job_refusal_class(key)], word,
@@ -194,6 +198,7 @@ static weft_i_membership *claim(weft_i_rank_record *mine, uint32_t id, uint32_t 
 void weft_i_job_join(weft_i_rank_record *mine, uint32_t id, const char *name, const int *members,
                      int count)
 {
+    WEFT_ASSERT(id > 1);
     weft_i_membership *entry = claim(mine, id, id);
     if (!entry)
         return;

@@ -3,6 +3,7 @@
 #include "lifeline_parts.h"
 
 #include "base/machine/nofork.h"
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/env.h"
 #include "base/report/status.h"
@@ -42,10 +43,12 @@ static void list_members(weft_i_lifeline *life)
                 life->host[host].count++;
             }
     }
+    WEFT_ASSERT(list == life->numbers + life->self.ranks);
 }
 
 static void free_all(weft_i_lifeline *life)
 {
+    WEFT_ASSERT(!life->has_thread);
     for (int rank = 0; life->rank && rank < life->self.ranks; rank++)
         WEFT_OS->free(life->rank[rank].told);
     WEFT_OS->free(life->rank);
@@ -131,6 +134,7 @@ weft_status weft_i_lifeline_open(weft_i_world *world, weft_store *store, weft_i_
 
 void weft_i_lifeline_know(weft_i_lifeline *life, int rank, const char *address)
 {
+    WEFT_ASSERT(rank >= 0 && rank < life->self.ranks && !life->has_thread);
     snprintf(life->rank[rank].address, sizeof life->rank[rank].address, "%s", address);
 }
 
@@ -257,6 +261,7 @@ static void guest_moves(weft_i_lifeline *life, weft_i_life_link *link, short rev
 
 static void add(weft_i_lifeline *life, nfds_t *count, int fd, short events)
 {
+    WEFT_ASSERT(*count < (nfds_t)(2 + life->self.ranks + life->hosts + life->in_most));
     life->polled[(*count)++] = (struct pollfd){.fd = fd, .events = events};
 }
 
@@ -294,6 +299,7 @@ static void move_all(weft_i_lifeline *life, nfds_t listed)
     if (polled[1].revents)
         accept_some(life);
     nfds_t sockets = (nfds_t)(2 + life->hosts + life->in_most);
+    WEFT_ASSERT(listed >= sockets);
     take_ends(life, polled + sockets, listed - sockets);
 }
 
@@ -348,6 +354,7 @@ static void *keep_lines(void *arg)
 
 weft_status weft_i_lifeline_start(weft_i_lifeline *life, const uint8_t secret[WEFT_I_KEYED_BYTES])
 {
+    WEFT_ASSERT(!life->has_thread && life->listener >= 0);
     int64_t silence = weft_i_env_number_or_default(WEFT_I_ENV_SILENCE);
     silence = silence < SILENCE_LEAST_MS ? SILENCE_LEAST_MS : silence;
     silence = silence > INT32_MAX ? INT32_MAX : silence;

@@ -3,6 +3,7 @@
 #include "lifeline_link.h"
 
 #include "base/machine/nofork.h"
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/text.h"
 
@@ -51,11 +52,13 @@ static bool derive(const weft_i_life_link *link, const weft_i_life_self *self, p
     /* The dialler's nonce comes first; of a HELLO there is no other yet. */
     weft_i_wire_put_bytes(&to, first, WEFT_I_LIFE_NONCE);
     weft_i_wire_put_bytes(&to, what == HELLO_PROOF ? none : second, WEFT_I_LIFE_NONCE);
+    WEFT_ASSERT(to.at == sizeof text);
     return weft_i_keyed_sign(self->key, text, to.at, out) == WEFT_OK;
 }
 
 static void set_stage(weft_i_life_link *link, weft_i_life_stage stage)
 {
+    WEFT_ASSERT(stage > link->stage);
     link->stage = stage;
     link->since = WEFT_OS->clock_ns();
 }
@@ -98,6 +101,7 @@ void weft_i_life_say_news(weft_i_life_link *link, const weft_i_life_news *news)
     weft_i_wire_put_zero(&to, 2);
     weft_i_wire_put_u64(&to, news->serial);
     weft_i_wire_put_text(&to, news->text, WEFT_I_LIFE_TEXT);
+    WEFT_ASSERT(to.at == NEWS_BYTES);
     commit(link, to.at);
 }
 
@@ -113,6 +117,7 @@ static bool say_hello(weft_i_life_link *link, const weft_i_life_self *self)
     weft_i_wire_put_u32(&to, (uint32_t)link->rank);
     weft_i_wire_put_bytes(&to, link->nonce, sizeof link->nonce);
     weft_i_wire_put_bytes(&to, proof, sizeof proof);
+    WEFT_ASSERT(to.at == HELLO_BYTES);
     commit(link, to.at);
     return true;
 }
@@ -120,6 +125,7 @@ static bool say_hello(weft_i_life_link *link, const weft_i_life_self *self)
 /* From here on all is signed. */
 static bool take_keys(weft_i_life_link *link, const weft_i_life_self *self)
 {
+    WEFT_ASSERT(!link->line.is_signed);
     purpose out = link->dialled ? TO_ACCEPTOR_KEY : TO_DIALLER_KEY;
     purpose in = link->dialled ? TO_DIALLER_KEY : TO_ACCEPTOR_KEY;
     link->line.is_signed = derive(link, self, out, link->line.send_key) &&
@@ -136,6 +142,7 @@ static bool say_welcome(weft_i_life_link *link, const weft_i_life_self *self)
     weft_i_wire_writer to = weft_i_wire_write(payload, WELCOME_BYTES);
     weft_i_wire_put_bytes(&to, link->nonce, sizeof link->nonce);
     weft_i_wire_put_bytes(&to, proof, sizeof proof);
+    WEFT_ASSERT(to.at == WELCOME_BYTES);
     commit(link, to.at);
     return true;
 }
@@ -160,6 +167,7 @@ static void tune(int fd, int silence_ms)
 static bool open_link(weft_i_life_link *link, const weft_i_life_self *self, int fd,
                       weft_i_life_stage stage)
 {
+    WEFT_ASSERT(link->stage == WEFT_I_LIFE_CLOSED);
     *link = (weft_i_life_link){.rank = -1};
     if (weft_i_nofork_add(fd) < 0) {
         WEFT_OS->close(fd);

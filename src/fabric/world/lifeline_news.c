@@ -2,6 +2,7 @@
 /* What is known of the lives of ranks, and how it spreads; see lifeline.h. */
 #include "lifeline_parts.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "store/client.h"
@@ -13,6 +14,7 @@ enum { BEATS_MISSED_NS = 500 * 1000 * 1000 };
 
 static int known_fate(const weft_i_lifeline *life, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < life->self.ranks);
     const weft_i_life_news *told = life->rank[rank].told;
     return told ? told->fate : WEFT_I_ALIVE;
 }
@@ -46,6 +48,7 @@ void weft_i_life_set_mute(weft_i_lifeline *life, int rank, bool mute)
 /* True: it was new. */
 static bool note(weft_i_lifeline *life, const weft_i_life_news *news)
 {
+    WEFT_ASSERT(news->rank >= 0 && news->rank < life->self.ranks);
     weft_i_life_rank *rank = &life->rank[news->rank];
     bool fresh = false;
     pthread_mutex_lock(&life->lock);

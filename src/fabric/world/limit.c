@@ -3,6 +3,7 @@
  * memory and a thread that ends leaves nothing. */
 #include "fabric/world/limit.h"
 
+#include "base/os/assert.h"
 #include "base/report/status.h"
 #include "base/share/wait.h"
 
@@ -22,6 +23,7 @@ weft_status weft_limit_open(int64_t timeout_ms)
         return weft_i_fail(WEFT_ERR_LIMIT, "weft_limit_open: %d limits are open in this thread",
                            depth);
     outer[depth++] = weft_i_limit;
+    WEFT_ASSERT(depth > 0 && depth <= WEFT_MAX_LIMITS);
     weft_i_limit = timeout_ms;
     return WEFT_OK;
 }

@@ -2,12 +2,14 @@
 /* Copying and dropping a lineage; see lineage.h. */
 #include "fabric/world/lineage.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
 weft_status weft_i_lineage_new(const weft_i_lineage *old, const weft_i_elder *last,
                                weft_i_lineage *out)
 {
+    WEFT_ASSERT(old->count >= 0 && !old->count == !old->elders);
     int count = old->count + (last != NULL);
     *out = (weft_i_lineage){NULL, 0};
     if (!count)

@@ -9,6 +9,7 @@
  */
 #include "fabric/world/news.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
@@ -31,6 +32,7 @@ typedef struct note {
 /* What was heard first stands: whoever has left in order cannot die afterwards. */
 static void mark(weft_i_world *world, int rank, weft_i_fate fate)
 {
+    WEFT_ASSERT(rank >= 0 && rank < world->size && fate != WEFT_I_ALIVE);
     int alive = WEFT_I_ALIVE;
     atomic_compare_exchange_strong_explicit(&world->peers[rank].gone, &alive, (int)fate,
                                             memory_order_relaxed, memory_order_relaxed);
@@ -44,6 +46,7 @@ static bool is_gone(const weft_i_world *world, int rank)
 
 static weft_status tell(weft_i_world *world, int rank, weft_i_fate fate)
 {
+    WEFT_ASSERT(world->store && fate != WEFT_I_ALIVE);
     note told = {rank, (int32_t)fate};
     return weft_store_append(world->store, gone_key, &told, sizeof told);
 }
@@ -161,6 +164,7 @@ static weft_status move(weft_i_world *world, int64_t deadline)
     }
     if (rank < -1)
         return (weft_status)(rank + 1);
+    WEFT_ASSERT(rank >= 0 && rank < world->size);
     int before = atomic_load_explicit(&world->server, memory_order_relaxed);
     if (rank != before) {
         weft_i_log(WEFT_LOG_INFO, "rank %d, which served the store, is gone; rank %d serves it now",

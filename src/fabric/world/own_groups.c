@@ -2,6 +2,7 @@
 /* The groups of one rank: begin and end of the table; see own_groups.h. */
 #include "fabric/world/own_groups.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 
 void weft_i_registry_init(weft_i_registry *registry)
@@ -11,6 +12,7 @@ void weft_i_registry_init(weft_i_registry *registry)
 
 void weft_i_registry_free(weft_i_registry *registry)
 {
+    WEFT_ASSERT(!registry->count && !registry->root);
     pthread_mutex_destroy(&registry->lock);
     WEFT_OS->free(registry->group);
 }

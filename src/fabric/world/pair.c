@@ -6,6 +6,7 @@
  */
 #include "pair.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 #include "base/share/wire.h"
@@ -27,6 +28,7 @@ static weft_status sign(const weft_i_pair_facts *facts, uint32_t purpose, bool o
     weft_i_wire_put_u32(&to, (uint32_t)(outward ? facts->other : facts->rank));
     weft_i_wire_put_bytes(&to, outward ? facts->nonce : facts->other_nonce, WEFT_I_PAIR_NONCE);
     weft_i_wire_put_bytes(&to, outward ? facts->other_nonce : facts->nonce, WEFT_I_PAIR_NONCE);
+    WEFT_ASSERT(to.at == sizeof text);
     return weft_i_keyed_sign(facts->secret, text, to.at, out);
 }
 

@@ -4,6 +4,7 @@
 #include "remote_wire.h"
 
 #include "base/machine/net.h"
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/env.h"
 #include "base/report/log.h"
@@ -24,6 +25,7 @@ static void (*on_suspicion)(weft_i_world *world, int rank, weft_status why, cons
 
 void weft_i_remote_on(weft_i_head_kind kind, weft_i_remote_take *take)
 {
+    WEFT_ASSERT(kind < WEFT_I_HEAD_KINDS && (!world_takes[kind] || world_takes[kind] == take));
     world_takes[kind] = take;
 }
 
@@ -54,6 +56,7 @@ static void drop_stray(weft_i_remote *remote, uint32_t from, const char *why)
 static void deliver(weft_i_remote *remote, int from, const weft_i_head *head, const void *data,
                     size_t bytes)
 {
+    WEFT_ASSERT(remote->pairs[from]);
     weft_i_remote_take *take = head->group ? groups_take : world_takes[head->kind];
     if (head->kind == WEFT_I_HEAD_HELLO)
         remote->pairs[from]->proven = true;
@@ -97,6 +100,7 @@ static void take_in_turn(weft_i_remote *remote, int from, const weft_i_head *hea
 
 static weft_status pair_with(weft_i_remote *remote, int rank, weft_i_pair **out)
 {
+    WEFT_ASSERT(rank >= 0 && rank < remote->world->size && rank != remote->world->rank);
     *out = remote->pairs[rank];
     if (*out)
         return WEFT_OK;
@@ -158,6 +162,7 @@ typedef struct letter {
 
 static void on_letter(weft_i_sent *sent, weft_status status)
 {
+    WEFT_ASSERT(((letter *)(void *)sent)->remote->under_way > 0);
     letter *mine = (letter *)(void *)sent;
     (void)status; /* a fault tells */
     mine->remote->under_way--;
@@ -167,6 +172,7 @@ static void on_letter(weft_i_sent *sent, weft_status status)
 static weft_status post(weft_i_remote *remote, weft_i_pair *pair, int to, weft_i_head *head,
                         const void *data, size_t bytes, weft_i_sent *sent)
 {
+    WEFT_ASSERT(head->kind > WEFT_I_HEAD_NONE && head->kind < WEFT_I_HEAD_KINDS);
     head->source = (uint32_t)remote->world->rank;
     head->number = pair->number;
     head->cookie = head->kind == WEFT_I_HEAD_HELLO ? 0 : pair->cookie_out;
@@ -222,6 +228,7 @@ static weft_status open_pair(weft_i_remote *remote, int to, weft_i_pair **out)
 weft_status weft_i_remote_tell(weft_i_remote *remote, int to, const weft_i_head *head,
                                const void *data, size_t bytes)
 {
+    WEFT_ASSERT(bytes <= remote->segment);
     weft_i_pair *pair = NULL;
     weft_i_head whole = *head;
     weft_i_remote_enter(remote);
@@ -423,6 +430,7 @@ weft_status weft_i_remote_open(weft_i_world *world, weft_i_remote **out, weft_i_
 
 weft_status weft_i_remote_know(weft_i_remote *remote, int rank, const weft_i_remote_card *theirs)
 {
+    WEFT_ASSERT(!remote->started && rank != remote->world->rank);
     WEFT_TRY(remote->table->connect(remote->wire, rank, theirs->address, theirs->bytes));
     memcpy(remote->known[rank].nonce, theirs->nonce, sizeof theirs->nonce);
     remote->known[rank].there = true;
@@ -432,6 +440,7 @@ weft_status weft_i_remote_know(weft_i_remote *remote, int rank, const weft_i_rem
 weft_status weft_i_remote_start(weft_i_remote *remote)
 {
     weft_i_remote_enter(remote);
+    WEFT_ASSERT(!remote->started);
     find_secret(remote);
     remote->started = true;
     weft_i_remote_give(remote);
@@ -550,6 +559,7 @@ typedef struct flushing {
 
 static void on_flushed(weft_i_sent *sent, weft_status status)
 {
+    WEFT_ASSERT(((flushing *)(void *)sent)->remote->under_way > 0);
     flushing *mine = (flushing *)(void *)sent;
     (void)status;
     mine->remote->under_way--;
@@ -616,6 +626,7 @@ void weft_i_remote_drop(weft_i_remote *remote)
     if (remote->started)
         weft_i_remote_stop_thread(remote);
     close_wire(remote);
+    WEFT_ASSERT(!remote->has_thread && !remote->wire);
     for (int rank = 0; rank < remote->world->size; rank++)
         weft_i_pair_free(remote->pairs[rank]);
     if (groups_forget)

@@ -6,6 +6,7 @@
  */
 #include "remote_wire.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/status.h"
 
@@ -62,6 +63,7 @@ static void rest(void *of, bool resting)
     weft_i_remote *remote = of;
     int before =
         atomic_fetch_add_explicit(&remote->resting, resting ? 1 : -1, memory_order_relaxed);
+    WEFT_ASSERT(resting || before > 0);
     if (!resting || before)
         return;
     atomic_fetch_add_explicit(&remote->nap, 1, memory_order_relaxed);

@@ -2,6 +2,7 @@
 /* weft_spawn: one job segment and one descriptor server in plain memory, one thread per rank. */
 #include "fabric/world/spawn.h"
 
+#include "base/os/assert.h"
 #include "base/os/os.h"
 #include "base/report/log.h"
 #include "base/report/status.h"
@@ -30,6 +31,7 @@ const weft_i_seat *weft_i_spawn_seat(void)
 
 void weft_i_spawn_at_end(void (*clear)(const void *place))
 {
+    WEFT_ASSERT(my_place && (!my_place->at_end || my_place->at_end == clear));
     my_place->at_end = clear;
 }
 

@@ -63,6 +63,7 @@ weft_group *weft_i_world_group(void)
 
 weft_status weft_i_world_new(int rank, int size, weft_i_world **out)
 {
+    WEFT_ASSERT(rank >= 0 && size > 0);
     weft_i_world *world = WEFT_OS->alloc(sizeof *world);
     weft_i_peer *peers = WEFT_OS->alloc((size_t)size * sizeof *peers);
     if (!world || !peers) {
@@ -140,6 +141,7 @@ weft_status weft_i_world_enter(weft_i_world *world, weft_i_segment *segment, wef
 {
     weft_i_job *job = weft_i_job_of(segment);
     int ranks = weft_i_job_ranks(segment);
+    WEFT_ASSERT(!world->mine && !world->job);
     if (local_rank < 0 || local_rank >= ranks)
         return weft_i_fail(WEFT_ERR_INVALID_ARG, "local rank %d is outside the job page's %d ranks",
                            local_rank, ranks);
@@ -189,6 +191,7 @@ void weft_i_world_tell_failed(weft_i_rank_record *rank_record)
 
 weft_i_world *weft_i_world_hold(weft_i_world *world)
 {
+    WEFT_ASSERT(atomic_load_explicit(&world->references, memory_order_relaxed) > 0);
     atomic_fetch_add_explicit(&world->references, 1, memory_order_relaxed);
     return world;
 }
@@ -229,6 +232,7 @@ static void put_remote(const weft_i_world *world, int rank, weft_i_text *out)
 
 bool weft_i_world_is_stopped(const weft_i_world *world, int rank)
 {
+    WEFT_ASSERT(rank >= 0 && rank < world->size);
     const weft_i_rank_record *rank_record = world->peers[rank].rank_record;
     return rank_record ? weft_i_watch_is_stopped(rank_record)
                        : weft_i_lifeline_is_stopped(world->lifeline, rank);
@@ -236,6 +240,7 @@ bool weft_i_world_is_stopped(const weft_i_world *world, int rank)
 
 void weft_i_world_put(const weft_i_world *world, int rank, weft_i_text *out)
 {
+    WEFT_ASSERT(rank >= 0 && rank < world->size);
     const weft_i_peer *peer = &world->peers[rank];
     weft_i_text_put(out, "rank %d (", rank);
     if (peer->rank_record)

@@ -7,6 +7,7 @@
 #ifndef WEFT_FABRIC_WORLD_H
 #define WEFT_FABRIC_WORLD_H
 
+#include "base/os/assert.h"
 #include "base/report/loss.h"
 #include "base/report/text.h"
 #include "fabric/world/job.h"
@@ -115,6 +116,7 @@ bool weft_i_world_is_stopped(const weft_i_world *world, int rank);
  * first look.  True once. */
 static inline bool weft_i_world_is_late(const weft_i_world *world, int64_t *begin, int64_t now)
 {
+    WEFT_ASSERT(*begin >= -1);
     if (*begin == 0)
         *begin = now;
     if (*begin < 0 || now - *begin < world->warn_ns)
