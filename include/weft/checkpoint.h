@@ -21,8 +21,8 @@
  * 8 ranks can be loaded by weft_parallelize on 4, or without either.  The page docs/checkpoint.md has the
  * files.
  *
- * A checkpoint has its name only when all of it is on the disk, so whoever dies meanwhile, and
- * whatever fails, leaves the last one as it is.  What is loaded is compared first: with checksums, and with
+ * A checkpoint has its name only when all of it is on the disk, so a rank that dies meanwhile, or
+ * a write that fails, leaves the last one as it is.  What is loaded is compared first: with checksums, and with
  * the names, shapes and dtypes of what it is to be loaded into.  If anything is wrong, all ranks get the
  * same error, and nothing has changed.  Only a rank that dies, or runs out of memory, while the copies
  * are made leaves some of them made: load again.
@@ -45,7 +45,7 @@ typedef struct weft_checkpoint weft_checkpoint;
 
 typedef struct weft_checkpoint_opts {
     size_t size;    /* of this struct */
-    int keep;       /* so many stay, the newest; 0: all */
+    int keep;       /* how many of the newest stay, or 0 for all */
     bool wait;      /* weft_checkpoint_save returns when all is on the disk */
     bool check;     /* weft_checkpoint_load compares checksums */
     bool generator; /* each rank's random numbers go on too (weft_seed) */
@@ -82,7 +82,7 @@ WEFT_API weft_status weft_checkpoint_add_value(weft_checkpoint *checkpoint, cons
 /*
  * Saves everything as it is now, as the checkpoint of this step.  Returns when it is copied; a thread
  * writes it, while training goes on.  The copy takes as much memory as the rank writes.  Waits for the
- * save before; if that failed and nobody has asked, it returns that error, and begins nothing.
+ * save before; if that failed and its error was not asked for, it returns the error and begins nothing.
  *
  * A checkpoint of the same step is replaced.  When the new one is there, older ones than opts.keep
  * are removed.  WEFT_ERR_STATE if another job saves into the folder at this moment;

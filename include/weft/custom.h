@@ -80,7 +80,7 @@ typedef struct weft_custom_opts {
      * function is NULL, they stay so.  It sees shapes, not elements: the tensors may be on meta. */
     weft_status (*shape)(weft_custom_result *out, const weft_value *in, void *user);
     /* Fills `out`, which is row-major.  It is on the CPU unless `any_device` is set.  The arguments
-     * are tensors of any layout; nobody writes them meanwhile. */
+     * are tensors of any layout, which are not written to meanwhile. */
     weft_status (*run)(weft_tensor *out, const weft_value *in, void *user);
     /*
      * Stores in grads[i] the gradient for argument i, or NULL if there is none, given the gradient

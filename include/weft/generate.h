@@ -27,7 +27,7 @@ typedef struct weft_sample_opts {
     size_t size; /* of this struct */
     double
         temperature; /* logits are divided by it; 0: always the largest, the first of equal ones */
-    int64_t top_k;   /* only among so many of the largest; 0: among all */
+    int64_t top_k;   /* how many of the largest may be drawn, or 0 for all */
 } weft_sample_opts;
 #define WEFT_SAMPLE_OPTS                                              \
     {                                                                 \
@@ -46,8 +46,8 @@ typedef struct weft_generate_opts {
     size_t size; /* of this struct */
     weft_sample_opts sample;
     uint64_t seed; /* the same seed gives the same tokens; the thread's generator stays as it is */
-    int64_t stop;  /* a row ends with this token, and repeats it to fill the result; -1: none */
-    /* Called with each column of tokens, [batch, 1] on the CPU, as it is there; NULL: nobody.  A negative
+    int64_t stop;  /* the token that ends a row and is repeated to fill the result, or -1 */
+    /* Called with each column of tokens, [batch, 1] on the CPU, as soon as it is there, or NULL.  A negative
      * status ends the call with that status. */
     weft_status (*each)(weft_tensor *tokens, void *user);
     void *user;

@@ -137,7 +137,7 @@ WEFT_API weft_status weft_compiled_describe(const weft_compiled *compiled, weft_
  * `reason` says why, and graphs are interpreted. */
 typedef struct weft_compiler_info {
     char program[1024]; /* "" if there is none */
-    char folder[1200];  /* "": none is usable */
+    char folder[1200];  /* or "" if none is usable */
     char reason[1200];
     char cuda[1200]; /* the compiler for GPU functions, or "none: " and the reason */
 } weft_compiler_info;

@@ -109,7 +109,7 @@ WEFT_API weft_group *weft_group_new(weft_group *parent, const int *ranks, int co
 typedef struct weft_group_opts {
     size_t size;             /* of this struct */
     const char *name;        /* at most 63 characters, no '/'; default: derived */
-    const char *tag;         /* at most 63 characters; default: none */
+    const char *tag;         /* at most 63 characters, or NULL */
     const char *description; /* at most 63 characters */
     int64_t timeout_ms;      /* limit of its operations; 0: the parent's */
     int sorted;              /* members in the order of their world ranks, not as listed */
@@ -186,7 +186,7 @@ WEFT_API weft_status weft_group_revoke(weft_group *group);
 /*
  * Agrees on `*flags`: each living member gets the bitwise and of the flags of all.  The living
  * members call it together, also after a death and after a revoke.  All get the same outcome,
- * whoever dies meanwhile:
+ * whichever ranks die meanwhile:
  *
  *   WEFT_OK             all members took part
  *   WEFT_ERR_PEER_DEAD  a member has died
@@ -216,10 +216,10 @@ WEFT_API weft_status weft_group_event_fd(weft_group *group, int *out_fd);
 
 /*
  * Makes a group of the living members, in their order.  They call it together, also after a death
- * and after a revoke, and agree on who lives.  Members that died or left the job are left out, and
+ * and after a revoke, and agree on the living.  Members that died or left the job are left out, and
  * no others.  Members that live, stopped ones too, are waited for; WEFT_ERR_TIMEOUT names those that
- * did not come.  Who gives up then and leaves the job makes it WEFT_ERR_PEER_LEFT for those whose
- * limit passes a moment later.  In both cases it may be called again.
+ * did not come.  A member that gives up then and leaves the job makes it WEFT_ERR_PEER_LEFT
+ * for those whose limit passes a moment later.  In both cases it may be called again.
  */
 WEFT_API weft_group *weft_group_shrink(weft_group *group);
 

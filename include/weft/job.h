@@ -44,12 +44,12 @@ typedef struct weft_job_op {
     char part_of[16]; /* the operation it is a part of, or empty: the first collective of a
                          group, for example, sets up its memory */
     uint64_t number;  /* counts the rank's operations, from 1 */
-    uint64_t turn;    /* counts the group's operations, the same on all members; 0: not counted */
+    uint64_t turn;    /* counts the group's operations, the same on all members, or 0 */
     int on_device;    /* 1: the group's device carries it, which counts its operations apart */
     uint64_t bytes;
     int64_t begun_ns; /* how long ago it began, to about 0.1 s unless WEFT_TRACE is set */
-    int peer;         /* the other rank in the group; -1: none */
-    int channel;      /* -1: none */
+    int peer;         /* the other rank in the group, or -1 */
+    int channel;      /* or -1 */
     int status;       /* its weft_status, once it has finished */
 } weft_job_op;
 

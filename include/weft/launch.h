@@ -53,8 +53,8 @@ typedef struct weft_launch_opts {
     int (*body)(int rank, void *arg); /* a function, whose result is the rank's exit code */
     void *arg;
     const char *const *env; /* NAME=VALUE to add or replace, NULL at the end; may be NULL */
-    const char *log_dir;    /* folder for rank_<r>.out and .err, made if missing; NULL: none */
-    int64_t timeout_ms;     /* of the whole job; negative: none */
+    const char *log_dir;    /* folder for rank_<r>.out and .err, made if missing, or NULL */
+    int64_t timeout_ms;     /* of the whole job; none if negative */
     int max_restarts;       /* how often to start all ranks again after a failure, at most */
     weft_launch_end *end;   /* filled if not NULL */
     /* "a:4,b:4": the hosts and how many ranks each gets, `ranks` where it does not say; or the lines

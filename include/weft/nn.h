@@ -62,7 +62,7 @@ WEFT_API weft_module *weft_nn_attention(int64_t width, int heads, double p);
 typedef struct weft_nn_attention_opts {
     size_t size;        /* of this struct */
     int64_t head_width; /* 0: width / heads */
-    double rotary;      /* base of the rotary embedding of queries and keys; 0: none */
+    double rotary;      /* base of the rotary embedding of queries and keys, or 0 */
     double dropout;     /* of the attention weights, in training */
     bool bias;          /* of queries, keys and values */
 } weft_nn_attention_opts;

@@ -321,7 +321,7 @@ WEFT_API weft_tensor *weft_scaled_mm(weft_tensor *a, weft_tensor *b, weft_tensor
 typedef struct weft_matmul_info {
     const char *library; /* "libopenblas.so.0"; "" if there is none: then plain loops */
     const char *config;  /* the library's own description, or "" */
-    /* For which processor the library took its kernels, and who chose: "SkylakeX, told by weft",
+    /* The processor for which the library took its kernels, and by whose choice: "SkylakeX, told by weft",
      * "Haswell, its own choice", "Prescott, by OPENBLAS_CORETYPE"; "" if it does not say. */
     const char *core;
     const char *small_floats; /* how floats of 16 and 8 bits are multiplied */

@@ -28,8 +28,8 @@ typedef struct weft_optim weft_optim;
 /* g += decay * p;  v = momentum * v + g (at first v = g);  p -= rate * v */
 typedef struct weft_sgd_opts {
     size_t size;     /* of this struct */
-    double momentum; /* 0: none */
-    double decay;    /* 0: none */
+    double momentum; /* or 0 */
+    double decay;    /* or 0 */
     bool finite;     /* see weft_optim_step */
 } weft_sgd_opts;
 #define WEFT_SGD_OPTS_INIT                                        \

@@ -11,7 +11,7 @@
  *
  * Ranks that have different parts of a batch take the mean of their own part as the loss, and the
  * library takes the mean over the ranks.  Ranks that work on one part of it together compute the same
- * loss.  Nobody divides by a number of ranks, or adds up gradients, by hand.
+ * loss.  Programs neither divide by a number of ranks nor add up gradients.
  *
  * All functions with a group or mesh are collective: all its ranks make the same calls in the same
  * order.  What one rank finds wrong is an error on all of them.
@@ -199,7 +199,7 @@ typedef weft_tensor *(*weft_pipeline_loss)(weft_tensor *y, weft_tensor *labels, 
  * Forward and backward of a batch: one forward and one backward by turns, as soon as a rank can.  `x`
  * is read on rank 0; `labels`, which may be NULL, and `loss` on the last rank.  Adds the gradients of
  * the mean loss of the parts to the parameters, and stores that loss in `mean` on all ranks, unless it
- * is NULL.  If a rank fails, the group is revoked, so that nobody waits for it.
+ * is NULL.  If a rank fails, the group is revoked, so that no rank waits for it.
  */
 WEFT_API weft_status weft_pipeline_step(weft_pipeline *pipeline, weft_tensor *x,
                                         weft_tensor *labels, weft_pipeline_loss loss, void *user,

@@ -28,10 +28,10 @@ typedef struct weft_profile weft_profile;
 /* What to see.  Start from WEFT_PROFILE_OPTS. */
 typedef struct weft_profile_opts {
     size_t size; /* of this struct */
-    /* The trace is written to this file when the profile is closed; NULL: there is none.  %r, %p and %h
+    /* The file to which the trace is written when the profile is closed, or NULL.  In it %r, %p and %h
      * stand for rank, process and host. */
     const char *trace;
-    size_t events; /* the trace has the first so many operations */
+    size_t events; /* how many operations the trace has, from the first on */
     /* Devices are not waited for: work overlaps as without a profile, and there is no time of devices. */
     bool overlapped;
 } weft_profile_opts;

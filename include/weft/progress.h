@@ -13,7 +13,7 @@
  *     step  300/1000  loss 3.2142  51.2k tokens/s  MFU 41.2%  left 1:23
  *
  * On a terminal the line is drawn again and again, with a bar; elsewhere a line is added now and
- * then.  Everything is for whoever made it: the ranks do not meet.
+ * then.  All of it is for the rank that made it: the ranks do not meet.
  */
 #ifndef WEFT_PROGRESS_H
 #define WEFT_PROGRESS_H
@@ -36,7 +36,7 @@ typedef struct weft_progress_opts {
     double flops;        /* operations of a step, of all ranks; 0: unknown */
     double peak;         /* operations a second that the machine could do; 0: unknown */
     int64_t interval_ms; /* between lines; 0: 100 ms on a terminal, 10 s elsewhere */
-    const char *csv; /* a file that gets a line for each step, behind what is in it; NULL: none */
+    const char *csv;     /* a file that gets a line for each step, behind what is in it, or NULL */
 } weft_progress_opts;
 #define WEFT_PROGRESS_OPTS_INIT                                  \
     {                                                            \

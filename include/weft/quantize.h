@@ -29,7 +29,7 @@ WEFT_API weft_tensor *weft_dequantize(weft_tensor *codes, weft_tensor *scales, w
 
 /*
  * weft_linear(x, the weight that codes and scales stand for, bias), for floats x [..., columns] of 32
- * or 16 bits, whose dtype the result has.  The bias (NULL: none) has this dtype too.  Sums are f32.  Up
+ * or 16 bits, whose dtype the result has.  The bias (or NULL) has this dtype too.  Sums are f32.  Up
  * to four rows of x are multiplied with the codes as they lie; for more, some rows of the weight at a
  * time become floats.  x and the bias get gradients, the weight does not.
  */

@@ -7,7 +7,7 @@
  *
  * Nothing is read before it is used: a file is mapped, and a tensor of it lies in the mapping.  What
  * is wrong with a file is found when it is opened: lengths, shapes, tensors that overlap or leave gaps,
- * names that come twice.  Nobody may change or shorten a file that is open; to replace one, rename
+ * names that come twice.  A file that is open must not be changed or shortened; to replace one, rename
  * another to its name, as weft_safetensors_save does.
  *
  * Training that is to go on later: weft/checkpoint.h.
@@ -48,8 +48,8 @@ WEFT_API weft_status weft_safetensors_about(const weft_safetensors *file, int in
 WEFT_API bool weft_safetensors_has(const weft_safetensors *file, const char *name);
 
 /*
- * A tensor of the file, on the CPU.  It is read-only, and lies in the mapping, which it holds; one that
- * does not lie at a multiple of its elements' size is a copy.  WEFT_ERR_NOT_FOUND if there is none.
+ * A tensor of the file, on the CPU.  It is read-only and lies in the mapping, which it holds; a tensor
+ * whose bytes in the file are not aligned to its elements is a copy.  WEFT_ERR_NOT_FOUND if there is none.
  */
 WEFT_API weft_tensor *weft_safetensors_get(const weft_safetensors *file, const char *name);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shards: a tensor that is one rank's part of a larger one.  A place says which part.  Whoever cuts
- * a tensor writes its place down on the part, and whoever saves it, loads it or takes its norm can
- * read it there:
+ * Shards: a tensor that is one rank's part of a larger one.  A place says which part.  What cuts a
+ * tensor writes the place down on the part, and what saves it, loads it or takes its norm can read
+ * it there:
  *
  *     weft_shard_place place = WEFT_SHARD_PLACE_INIT;
  *     place.full = WEFT_SHAPE(1024, 768);

@@ -46,7 +46,7 @@ typedef enum weft_status {
     /* scope OP: this operation failed, the group stays usable */
     WEFT_ERR_CANCELLED = -20,
     WEFT_ERR_NUMERIC = -21,
-    WEFT_ERR_TIMEOUT = -22, /* the deadline passed; the message names who was missing */
+    WEFT_ERR_TIMEOUT = -22, /* the deadline passed; the message names the missing ranks */
     /* scope GROUP: the group is lost; release it, or make a smaller one */
     WEFT_ERR_PEER_DEAD = -40, /* a rank died */
     WEFT_ERR_PEER_LEFT = -41, /* a rank finished, or left its function, before this call */
@@ -54,7 +54,7 @@ typedef enum weft_status {
     WEFT_ERR_REVOKED = -43,
     WEFT_ERR_PROTOCOL = -44, /* a message that no rank of weft sends */
     WEFT_ERR_DEVICE = -45,   /* a device failed: this process can no longer use it */
-    /* scope START: the ranks did not meet, nobody has a group */
+    /* scope START: the ranks did not meet, no rank has a group */
     WEFT_ERR_AUTH = -60,
     WEFT_ERR_UNREACHABLE = -61,
     WEFT_ERR_VERSION = -62,
@@ -70,7 +70,7 @@ typedef enum weft_scope_of_error {
     WEFT_SCOPE_CALL,  /* nothing happened */
     WEFT_SCOPE_OP,    /* this operation failed */
     WEFT_SCOPE_GROUP, /* the group is lost */
-    WEFT_SCOPE_START, /* nobody met */
+    WEFT_SCOPE_START, /* no rank met another */
     WEFT_SCOPE_BUG
 } weft_scope_of_error;
 
@@ -90,7 +90,7 @@ WEFT_API weft_scope_of_error weft_status_scope(weft_status status);
  *
  * As with errno, success changes nothing: an error stays until the next one, or until
  * weft_clear_error.  So the status tells whether any call of a chain has failed since the thread
- * last cleared it.  Whoever deals with an error and goes on clears it; weft_init does too.
+ * last cleared it.  Code that deals with an error and goes on clears it; weft_init does too.
  */
 WEFT_API const char *weft_last_error(void);
 WEFT_API weft_status weft_last_status(void);

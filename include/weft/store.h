@@ -108,7 +108,7 @@ WEFT_API weft_status weft_store_set_timeout(weft_store *store, int64_t timeout_m
 
 /* ---- values ---- */
 
-/* Inserts or overwrites a value, and wakes those who wait for the key.  A queue of that name is
+/* Inserts or overwrites a value, and wakes the ranks that wait for the key.  A queue of that name is
  * removed. */
 WEFT_API weft_status weft_store_set(weft_store *store, const char *key, const void *data,
                                     size_t bytes);

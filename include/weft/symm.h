@@ -124,7 +124,7 @@ WEFT_API weft_status weft_symm_barrier(weft_symm *mem, int channel, int64_t time
  * Makes memory usable again after a signal or collective has failed on a device.  When a kernel
  * gives up there, every operation of any rank on the memory fails until this is called.  All ranks
  * of the handle's group call it.  It waits for what this rank has enqueued on the memory, meets the
- * other ranks on the host and clears the signal pads; signals that nobody has taken are lost.
+ * other ranks on the host and clears the signal pads; signals that were not taken are lost.
  * After that, collectives of the group on such devices work again too.  On the CPU a failed call
  * leaves nothing behind, so this is only a barrier.
  */
@@ -211,7 +211,7 @@ WEFT_API weft_symm_pool *weft_symm_pool_new(weft_device device, size_t bytes);
 
 /*
  * From now on what operations of this thread make on the pool's device lies in the pool: results,
- * gradients, copies.  NULL: nothing does.  A tensor that is made again after its release comes back to
+ * gradients, copies.  Not with NULL.  A tensor that is made again after its release comes back to
  * its address, so that a training step has the same ones each time.  A pool of 0 bytes grows by blocks.
  * What does not fit a pool that does not grow, and what is captured into a weft_replay, lies in plain
  * memory, and the log says so once.

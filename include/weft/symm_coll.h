@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-/* ---- every rank reads all of everybody's `x` ---- */
+/* ---- every rank reads the `x` of all ranks, whole ---- */
 
 /* The result is a new tensor like `x`, or it is written to `out`, which must not overlap `x`. */
 WEFT_API weft_tensor *weft_symm_one_shot_all_reduce(weft_tensor *x, weft_reduction op,

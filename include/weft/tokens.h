@@ -9,7 +9,7 @@
  *         weft_tokens_batch(tokens, step, weft_rank(world), weft_size(world), &x, &labels);
  *
  * A batch follows from its number, the seed and the file alone, and the ranks divide it.  So there is
- * nothing to be saved but the number, and who goes on with more or fewer ranks goes on with the same
+ * nothing to be saved but the number, and a job that goes on with more or fewer ranks gets the same
  * batches.
  */
 #ifndef WEFT_TOKENS_H
@@ -39,7 +39,7 @@ typedef struct weft_tokens_opts {
     }
 
 /*
- * Opens a file, a handle in the current scope.  Nobody may shorten it meanwhile.  It is cut into
+ * Opens a file, a handle in the current scope.  It must not be shortened meanwhile.  It is cut into
  * sequences; what is left at its end is left out.  WEFT_ERR_NOT_FOUND if there is no such file;
  * WEFT_ERR_INVALID_ARG if it has fewer tokens than a batch takes, or a part of one.
  */

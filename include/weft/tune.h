@@ -9,7 +9,7 @@
  *                 Otherwise the kernel copies them once (CMA) where it may, or they go through
  *                 the bounce buffers in chunks (pipelined).
  *
- * These and all other decisions by size are in one table: `weft info --tune` shows it, with who has
+ * These and all other decisions by size are in one table: `weft info --tune` shows it, and what has
  * set a value and where it was measured.  Values depend on whether each rank has a core of its own;
  * the functions below answer for a world of the given number of ranks on this machine.  They are
  * compiled in, read from a file (WEFT_TUNE, written by `weft bench --tune`), or set here.  All ranks
@@ -94,7 +94,7 @@ WEFT_API weft_status weft_tune_set(weft_threshold which, const char *op, int ran
  */
 WEFT_API weft_status weft_tune_load(const char *path);
 
-/* How a value is meant: what the decision says holds up to, beyond or from so many bytes. */
+/* How a value is meant: whether what the decision says holds up to, beyond or from that size. */
 typedef enum weft_tune_sense { WEFT_TUNE_UP_TO, WEFT_TUNE_BEYOND, WEFT_TUNE_FROM } weft_tune_sense;
 
 /* Where a value comes from. */
@@ -110,12 +110,12 @@ typedef enum weft_tune_source {
 typedef struct weft_tune_decision {
     weft_threshold which;
     const char *name, *op; /* as in files; op "*": for all */
-    const char *meaning;   /* what holds up to, beyond or from so many bytes */
+    const char *meaning;   /* what holds up to, beyond or from that size */
     const char *unit;      /* "bytes", or what is multiplied with them */
     weft_tune_sense sense;
-    size_t value; /* SIZE_MAX: no limit */
+    size_t value; /* or SIZE_MAX, for no limit */
     weft_tune_source source;
-    const char *variable; /* that has set it; NULL: none has */
+    const char *variable; /* the one that has set it, or NULL */
     const char *measured; /* where the value that is compiled in was measured */
     bool any_ranks;       /* the same for any number of ranks */
     bool can_be_set;

@@ -10,8 +10,8 @@
  *     weft::shared<float> mine(world, 1024);           // symmetric memory, mapped by all ranks
  *     mine.peer((world.rank() + 1) % world.size())[0];  // the neighbour's memory, no copy
  *
- * A call that fails throws weft::error, or the class of its cause: who catches it reads status(),
- * scope() and what(), which names the rank, the operation and the likely cause.
+ * A call that fails throws weft::error, or the class of its cause.  A program that catches it reads
+ * status(), scope() and what(), which names the rank, the operation and the likely cause.
  */
 #ifndef WEFT_WEFT_HPP
 #define WEFT_WEFT_HPP
@@ -310,7 +310,7 @@ template <class C> tensor wrap(C &&items)
 
 /* ---- groups ---- */
 
-/* What a group of ranks can do, whoever owns it.  Operands are containers or spans; results go
+/* What a group of ranks can do, owned or not.  Operands are containers or spans; results go
  * where the caller says.  One thread at a time may use a group. */
 class group_ref
 {
@@ -446,7 +446,7 @@ class group : public group_ref
     {
     }
 
-    /* Ranks of one color form a group, ordered by key, then by rank.  A negative color: none. */
+    /* Ranks of one color form a group, ordered by key, then by rank.  With a negative color: no group. */
     static std::optional<group> split(const group_ref &parent, int color, int key = 0)
     {
         weft_group *made = weft_group_split(parent.get(), color, key);
@@ -560,7 +560,7 @@ template <class T> class shared
 /* ---- ranks as threads ---- */
 
 /*
- * Runs body(world) in so many threads, each of which is a rank.  An exception that leaves the body
+ * Runs body(world) in `ranks` threads, each of which is a rank.  An exception that leaves the body
  * is thrown again here, that of the rank which failed first; the waits of the others end meanwhile.
  */
 inline void spawn(int ranks, const std::function<void(world &)> &body)

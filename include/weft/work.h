@@ -61,8 +61,8 @@ typedef void (*weft_work_done)(void *argument, weft_status status);
  * or in this call if it is over already.  That thread may be the group's helper thread, or one that
  * waits for another operation.  So `done` must be short, must not wait, and must not end or release
  * the group; it may ask weft_work_status and weft_work_error, if the caller keeps the work until
- * then.  Dropping the work does not take the call back.  Whoever waits for the operation may go on
- * a moment before the call.
+ * then.  Dropping the work does not take the call back.  A thread that waits for the operation may go
+ * on a moment before the call.
  *
  * A work has one such function: a second is WEFT_ERR_STATE.  WEFT_ERR_UNSUPPORTED for an operation
  * that is under way on a stream of a device, where no thread ends it.
