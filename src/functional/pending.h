@@ -5,7 +5,7 @@
  * object serves all results of a call.
  *
  * The claims hold it, it holds the work, and the work holds the tensors, but only until it was run:
- * so a result that everybody dropped lives until then, and no longer.
+ * so a result that was dropped lives until then, and no longer.
  */
 #ifndef WEFT_FUNCTIONAL_PENDING_H
 #define WEFT_FUNCTIONAL_PENDING_H

@@ -10,8 +10,9 @@
 
 #include <string.h>
 
-/* A stand-in's gradient is read when the program runs.  One that lies there unnumbered is that of
- * the real tensor, as is none: both are facts of this capture. */
+/* A stand-in's gradient is read when the program runs.  A gradient without a
+ * value number belongs to the real tensor.  Whether there is one is fixed when the function is
+ * captured. */
 static weft_tensor *captured_grad(weft_tensor *x)
 {
     weft_i_eye *eye = weft_i_eye_open;

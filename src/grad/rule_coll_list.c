@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gradients of the functional collectives of several tensors: one collective again, of those
- * tensors that need one; a result that nobody used has zeros.  As with single tensors all ranks
+ * tensors that need one; a result that was not used has zeros.  As with single tensors all ranks
  * need gradients of the same ones.
  */
 #include "base/os/os.h"

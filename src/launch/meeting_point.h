@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finding the address at which the other hosts reach the first one.  That listens at a port that
- * the kernel chose, and proves to whoever calls that it knows the job's secret; the others try all
+ * the kernel chose, and proves to its callers that it knows the job's secret; the others try all
  * its addresses.  So a firewall, or an address that is another machine's as well, shows before a
  * rank is started.  The port is given up again, and rank 0 listens there.
  */

@@ -7,7 +7,7 @@
  * ranks share, a shard is multiplied where it lies, unless the gathered tensor is wanted.
  *
  * On a device the places for shards are used by turns, so that a rank may begin the next operation
- * while another still reads its shard of the last one.  Who writes there holds the place by a word to
+ * while another still reads its shard of the last one.  A rank that writes there holds the place by a word to
  * each reader, which takes it when it has read; to hold it again waits for that.  A shard that lies in
  * symmetric memory is read there, and the call ends when all have read it: it is the user's.
  *

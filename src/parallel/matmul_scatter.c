@@ -12,7 +12,7 @@
  * one, which waits for those of the others, does not keep them waiting.
  *
  * On a device slots are used by turns, so that a rank may begin the next operation while another
- * still reads what the last one brought.  Who writes to a slot holds it by a word, which the reader
+ * still reads what the last one brought.  A rank that writes to a slot holds it by a word, which the reader
  * takes when it has read; to hold it again waits for that.
  *
  * The scattered dimension goes to the front, so that a part is a block of rows; along the last

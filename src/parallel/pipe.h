@@ -6,7 +6,7 @@
  * both streams are the calling thread and the signals are waited for where they stand.
  *
  * A pipe begins with an entry: the ranks meet on the host and compare what each is about to do, so
- * that a mismatch is an error on all of them before anything moves.  Who fails after that revokes
+ * that a mismatch is an error on all of them before anything moves.  A rank that fails after that revokes
  * the group, since the others are in the middle of it.
  */
 #ifndef WEFT_PARALLEL_PIPE_H

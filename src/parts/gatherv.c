@@ -2,7 +2,7 @@
 /*
  * Showing and taking streams; see gatherv.h.  The first piece lies in the eager buffer of the
  * entry's turn.  The others, which are longer, go through the two result chunks by
- * turns; a chunk is written again two pieces later, when everybody has passed the sync that follows
+ * turns; a chunk is written again two pieces later, when all ranks have passed the sync that follows
  * its last use.
  */
 #include "parts/gatherv.h"

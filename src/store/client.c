@@ -2,7 +2,7 @@
 /*
  * A store that lives in a server: one connection, any number of threads.
  *
- * Requests carry ids and are answered in any order, so a call that waits for a key keeps nobody
+ * Requests carry ids and are answered in any order, so a call that waits for a key keeps no other
  * waiting.  There is no reader thread: of the threads that wait for an answer one leads, reads the
  * socket and hands answers to their owners; when it has its own it passes the lead on.  A lone
  * caller thus does its own read (no hand-over between threads, no thread to start and stop in every

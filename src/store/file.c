@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store in a file: a log of the requests that changed something.  Every process replays the log
- * into a map of its own, so a value is what the log says, whoever asks: deletions, queues and
+ * into a map of its own, so a value is what the log says, whichever process asks: deletions, queues and
  * counters included.
  *
  * Two bytes of the file are locked, never written for it.  OPERATE: shared to read, exclusive to

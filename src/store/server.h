@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server of a store: one thread, one event loop, all data in one map that nobody else touches.
+ * The server of a store: one thread, one event loop, all data in one map that no other thread touches.
  * The loop is a sequence of steps, so that tests and the fuzzer can drive it without a thread.
  */
 #ifndef WEFT_STORE_SERVER_H

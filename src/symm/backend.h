@@ -82,8 +82,8 @@ typedef struct weft_i_device_memory {
     weft_status (*show)(const weft_i_segment *block, weft_i_card *out);
     /* May they meet?  The same on all members, with the reason. */
     weft_status (*compare)(const weft_i_circle *circle, const weft_i_card *cards);
-    /* Maps everybody's blocks and pads.  Afterwards all agree whether it went well, and call
-     * `settle`: nobody fetches any more.  A member that failed has nothing to part with. */
+    /* Maps the blocks and pads of all members.  The members then agree on the outcome and call
+     * `settle`, after which no member imports anything.  On failure `part` is not called. */
     weft_status (*join)(const weft_i_circle *circle, const weft_i_joining *with, void **joined);
     void (*settle)(void *joined);
     void (*part)(void *joined);

@@ -5,7 +5,7 @@
  * with a table;
  *   2. the first member, of each host, makes the pads, zeroed, and offers them;
  *   3. each maps the pads and every other member's block, if they are on one host;
- *   4. all show how that went; one failure is everybody's, and everything is undone.
+ *   4. all show how that went; one failure is that of all, and everything is undone.
  */
 #include "symm/registration.h"
 

@@ -8,7 +8,7 @@
  * Messages of a pair are taken in their order, so a signal comes after what was put before it.  For other
  * members it is hosts_pads.h that sees to that.
  *
- * A rank that has let go of the memory drops what is put there, as nobody can look at it, and refuses gets.
+ * A rank that has let go of the memory drops what is put there, as it cannot be looked at, and refuses gets.
  */
 #ifndef WEFT_SYMM_REMOTE_H
 #define WEFT_SYMM_REMOTE_H

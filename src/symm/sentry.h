@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sentry: who looks out for lost members while kernels wait for them, since a kernel sees only
+ * The sentry: what looks out for lost members while kernels wait for them, since a kernel sees only
  * memory.  One thread of the process looks at all posts, every millisecond while device work is
  * recent, else every 50.  A member that has died is told at once; one that has left, or a group
  * that was revoked, when a kernel has waited for it for a while.  The thread ends when there is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gather of graphs: every rank puts its part into everybody's output.  By multicast where the
+/* The gather of graphs: every rank puts its part into the output of every rank.  By multicast where the
  * memory has it, else rank by rank; a graph does not ask which. */
 #ifndef WEFT_SYMM_COLL_GATHER_H
 #define WEFT_SYMM_COLL_GATHER_H

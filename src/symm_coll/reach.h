@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reaches: where the counterparts of a symmetric operand lie on all ranks.  The registration and
- * the offset in it are part of the call's digest, so that after the entry everybody's counterpart
+ * the offset in it are part of the call's digest, so that after the entry the counterpart on every rank
  * is known to be at the same place.
  */
 #ifndef WEFT_SYMM_COLL_REACH_H
@@ -35,7 +35,7 @@ static inline char *weft_i_reach_of(const weft_i_reach *reach, int rank, size_t 
     return reach->registration->blocks[rank]->base + reach->offset + at;
 }
 
-/* Points lane->sources at byte `at` of everybody's counterpart. */
+/* Points lane->sources at byte `at` of the counterpart on every rank. */
 static inline void weft_i_reach_aim(const weft_i_coll *coll, const weft_i_reach *reach, size_t at)
 {
     for (int rank = 0; rank < coll->lane->size; rank++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions on symmetric memory, with their algorithm in their name.  One shot: everybody reads
- * everything.  Two shots: everybody reduces a slice and brings it to the others.  The multicast
+ * Reductions on symmetric memory, with their algorithm in their name.  One shot: every rank reads
+ * everything.  Two shots: every rank reduces a slice and brings it to the others.  The multicast
  * operations are the same two: a load-reduce is a fold of all ranks' memory, a multicast store one
  * to each rank in turn.
  */

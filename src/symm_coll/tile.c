@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reduction of tiles: 2-d pieces of larger tensors, with any strides.  Each root folds its tile
- * straight from everybody's memory, line by line; all ranks are in both meetings.
+ * straight from the memory of all ranks, line by line; all ranks are in both meetings.
  */
 #include "weft/symm_coll.h"
 

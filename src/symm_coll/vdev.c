@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_to_all with sizes in symmetric memory.  After the entry every rank copies everybody's table of
- * splits, once, so all know the whole exchange and judge it alike, and what a rank has checked is
- * what it uses even if somebody writes to a table meanwhile; then each pulls what is meant for it
+ * all_to_all with sizes in symmetric memory.  After the entry every rank copies the tables of splits of all
+ * ranks, once, so all know the whole exchange and judge it alike, and what a rank has checked is
+ * what it uses even if a rank writes to a table meanwhile; then each pulls what is meant for it
  * and writes where that came to lie.  One walk over "what comes to a rank, in the order of its
  * output" serves the check of all ranks, the table and the copies.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who writes what.  All ranks tell each other which parts they have; of copies of a part, the rank with
+ * Which rank writes what.  All ranks tell each other which parts they have; of copies of a part, the rank with
  * the fewest bytes so far writes it.  All compute the same from the same lists.
  */
 #include "base/os/os.h"
@@ -100,7 +100,8 @@ static weft_status hear_rank(plan *p, weft_bytes bytes, int rank, int *room)
         size_t used =
             take_portion((const char *)bytes.data + at, bytes.length - at, &p->list[p->count]);
         if (!used)
-            return weft_i_fail(WEFT_ERR_PROTOCOL, "rank %d told of a part that is none", rank);
+            return weft_i_fail(WEFT_ERR_PROTOCOL, "rank %d described a part that makes no sense",
+                               rank);
         p->list[p->count].owner = rank;
         p->list[p->count++].item = item;
         at += used;

@@ -145,7 +145,9 @@ static weft_status gather(weft_checkpoint *c, const weft_i_index_file *mine)
         if (bytes.length == sizeof *mine)
             memcpy(&c->index.file[r], bytes.data, sizeof *mine);
         else
-            status = weft_i_fail(WEFT_ERR_PROTOCOL, "rank %d told of something else", r);
+            status = weft_i_fail(WEFT_ERR_PROTOCOL,
+                                 "rank %d described its file in %zu bytes, not in %zu", r,
+                                 bytes.length, sizeof *mine);
     }
     weft_scope_close();
     return status;

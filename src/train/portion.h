@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A portion: what a rank, or a file, has of a tensor.  Portions of one tensor that lie side by side make
- * up the whole; whoever wants another portion of it takes from each what the two have in common.
+ * up the whole; a rank that wants another portion of it takes from each what the two have in common.
  */
 #ifndef WEFT_TRAIN_PORTION_H
 #define WEFT_TRAIN_PORTION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a message between hosts begins with: 48 bytes, little-endian, whatever the machine.  Offsets and
- * serials travel, never addresses.  Who reads one believes nothing: weft_i_head_read looks at every
+ * serials travel, never addresses.  A reader believes nothing: weft_i_head_read looks at every
  * field, in release builds too.
  *
  *      0  magic        4 bytes

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Barriers, back to back.  The floor is the barest barrier there is: each rank stores a number into
- * a line of its own and reads everybody's; no checks, no deadline, no deaths.  Both are measured in
+ * a line of its own and reads those of all; no checks, no deadline, no deaths.  Both are measured in
  * turns in the same ranks.
  */
 #include "bench.h"

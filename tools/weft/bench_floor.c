@@ -5,7 +5,7 @@
  *
  *   line    data and flag in one cache line, two lines by turns: one hop, nothing else
  *   staged  into a stage of one's own (two by turns), one flag, out of the others' stages: no
- *           closing sync, because whoever is at call t + 1 has finished call t
+ *           closing sync, because a rank that is at call t + 1 has finished call t
  *   direct  straight between the buffers, after an opening and before a closing sync
  */
 #include "bench_floor.h"

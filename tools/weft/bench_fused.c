@@ -5,7 +5,7 @@
  *
  *     product    the whole product alone, on all ranks at the same time: they share what they share
  *     fused      the fused operation as it chooses its way
- *     in place   the same with a shard in symmetric memory, which nobody copies first
+ *     in place   the same with a shard in symmetric memory, which is not copied first
  *     pipelined  the pipeline, also where it does not choose it
  *     pair       the collective and the product by calls of their own
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `weft info --job`: the running jobs of this user, one a line; or, of the job that was named, what
- * each rank is doing and, where some wait, who has not come.  Everything is read once, by
+ * each rank is doing and, where some wait, which ranks have not come.  Everything is read once, by
  * weft_job_list or weft_job_open, so that the sentences fit the table above them.
  */
 #include "info_job.h"
@@ -169,7 +169,7 @@ static void print_job(const weft_job *job)
     if (weft_job_describe(job, &info) < 0)
         return;
     printf("job of process %d: %s, %d %s%s\n\n", info.process,
-           *info.program ? info.program : "a program that cannot be told", info.ranks,
+           *info.program ? info.program : "an unknown program", info.ranks,
            info.threads ? "thread rank" : "rank", info.ranks == 1 ? "" : "s");
     printf("%5s %9s  %-8s %-38s %10s %10s  %s\n", "rank", "process", "state", "in operation",
            "since", "bytes", "last finished");

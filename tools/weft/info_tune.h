@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of `weft info` about decisions by size: each value, who has set it, and where it was
+/* The part of `weft info` about decisions by size: each value, what has set it, and where it was
  * measured. */
 #ifndef WEFT_TOOLS_INFO_TUNE_H
 #define WEFT_TOOLS_INFO_TUNE_H

@@ -252,7 +252,7 @@ static int read_and_launch(reader *r, int argc, char **argv, char **program)
                    ? command_wrong(&weft_command_run, "--join hears what to run on its input")
                    : join();
     if (!program[0])
-        return command_wrong(&weft_command_run, "what shall it run?  No program is given.");
+        return command_wrong(&weft_command_run, "no program to run is given");
     if (r->tee && !r->opts.log_dir)
         return command_wrong(&weft_command_run, "--tee needs --log-dir");
     status = find_hosts(r);

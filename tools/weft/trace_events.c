@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations of traces, on everybody's clock, for whatever is told about them. */
+/* The operations of traces, on the clocks of all ranks, for whatever is told about them. */
 #include "trace.h"
 
 #include "base/report/text.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `weft trace html`: time lines of all ranks as a page, which trace_page.html draws.  Operations that
- * ranks did together have one key, so that the page can draw who came last and who waited for it; so
+ * ranks did together have one key, so that the page can draw the rank that came last and those that waited for it; so
  * has a message, which is the n-th from one rank to another.
  */
 #include "page.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `weft trace summary`: what each kind of operation cost, over all ranks of the given traces, and
- * for whom the longest calls waited.  Who came last to an operation of a group is who the others
+ * for whom the longest calls waited.  The rank that came last to an operation of a group is the one that the others
  * waited for; in a send or receive it is the peer.  Steps that the library takes within a call of
  * the program have rows of their own, since the call's time has theirs in it.
  */

@@ -3,7 +3,7 @@
  * Backend cuda: memory of devices that ranks share, as threads or processes, and what this machine
  * offers.
  *
- * The probe must not start CUDA: whoever asks may fork afterwards.  It loads the driver's library,
+ * The probe must not start CUDA: its caller may fork afterwards.  It loads the driver's library,
  * which is harmless, and learns the devices from files of the kernel.
  */
 #include "backends/cuda/device/driver.h"

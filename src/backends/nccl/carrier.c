@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who carries what: NCCL, weft's own kernels, or nobody; see carrier.h. */
+/* What is carried by NCCL, by weft's own kernels, or by neither; see carrier.h. */
 #include "carrier.h"
 
 #include "backends/cuda/device/stream.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The start.  Every rank loads the library and says whether it could; the first makes an id, which
- * travels with what all show; then all meet inside NVSHMEM.  One failure is everybody's.
+ * travels with what all show; then all meet inside NVSHMEM.  One failure is that of all.
  */
 #include "start.h"
 

@@ -2,7 +2,7 @@
 /*
  * One-sided transfers by UCX.  A key is ours around UCX's own: 24 bytes, little-endian, with where the
  * memory begins and how much there is, and then what ucp_rkey_pack gave.  Keys go to members of the job
- * alone: who has one can read and write the memory.
+ * alone: a process that has one can read and write the memory.
  */
 #include "base/os/assert.h"
 #include "base/os/os.h"

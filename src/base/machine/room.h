@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room in memory.  The kernel promises more memory than there is, and kills when it is touched;
- * weft touches all of a segment when it makes it.  So it asks first: free memory of the machine and
- * the limits of the control group, version 1 or 2, and of the groups above it.
+ * Room in memory.  Linux overcommits memory and kills a process that touches too much of it.  weft
+ * touches every page of a segment when it creates it.  So it asks first: free memory of the machine
+ * and the limits of the control group, version 1 or 2, and of the groups above it.
  */
 #ifndef WEFT_BASE_ROOM_H
 #define WEFT_BASE_ROOM_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This process: who it is, its cores and signals, its forks, its children.  See os.h. */
+/* This process: its number and user, its cores and signals, its forks, its children.  See os.h. */
 #include "base/os/os.h"
 
 #include <errno.h>

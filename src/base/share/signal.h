@@ -9,27 +9,27 @@
  * ahead.  When all have arrived and the digests of equal epochs differ, that is a mismatch; nobody
  * goes on from it.
  *
- * Giving up.  Beside its arrival word a rank has a pass word, in a line that nobody reads as long
+ * Giving up.  Beside its arrival word a rank has a pass word, in a line that is not read as long
  * as all goes well.  It says LOOKING before the rank reads the words of the others, and the rank
  * has gone on once it has changed that to PASSED, or found a mismatch once it has changed it to
  * MISMATCHED (compare and exchange, in its own cache).  A rank
  * that wants to give up restores its old arrival, makes every core pass a full barrier, and then
- * changes every LOOKING it finds to BARRED.  Whoever was barred looks again from the start and
- * finds the arrival missing; whoever looks later finds it missing too.  So nobody goes on after
- * that; and if somebody has gone on before, that shows in a pass word, everybody who wants to give
+ * changes every LOOKING it finds to BARRED.  A rank that was barred looks again from the start and
+ * finds the arrival missing; a rank that looks later finds it missing too.  So none goes on after
+ * that; and if one has gone on before, that shows in a pass word, everybody who wants to give
  * up finds it there, and the meeting has succeeded after all.  A meeting succeeds for all or for
  * none, and may be tried again.
  *
- * One way.  Where data goes from one rank to others, or to one, not everybody has to wait for
- * everybody: a rank that only gives arrives and goes on, a rank that only takes waits for the
+ * One way.  Where data goes from one rank to others, or to one, not every rank has to wait for
+ * every other: a rank that only gives arrives and goes on, a rank that only takes waits for the
  * giver. A rank that has gone on so knows nothing of the others, and says in its pass word, when it
- * looks next, up to which meeting it does know that all had arrived.  Who gives and goes on never
+ * looks next, up to which meeting it does know that all had arrived.  A rank that gives and goes on never
  * takes its arrival back.  Epochs count on; words by turns keep what was written beside them until
  * all have arrived later, which the writer makes sure of before it comes round to the same word.
  *
  * Operations of several meetings.  A rank may give up between them, and try the operation again,
- * while another one still waits in a later meeting.  The digests of later meetings are odd: who
- * sees an even one there knows that the other has started anew, and gives up too; who sees an odd
+ * while another one still waits in a later meeting.  The digests of later meetings are odd: a rank that
+ * sees an even one there knows that the other has started anew, and gives up too; one that sees an odd
  * one where it starts anew waits for that to happen.
  *
  * Semaphores (put and wait).  A word is 0 or 1: put changes 0 to 1 (release), take changes 1 to 0

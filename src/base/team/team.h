@@ -11,7 +11,7 @@
  * part.  A thread takes the parts of its own share first, the same ones for the same cut, so that what it
  * wrote is still in its cache, and then those that others have not begun.
  *
- * Which team it is.  A process has one, for all of its threads: whoever finds it at work works alone.
+ * Which team it is.  A process has one, for all of its threads: a thread that finds it at work works alone.
  * Ranks that are threads have one each.  Its threads start with the first work that is worth it, sleep when
  * there is none for some ten microseconds, and end with weft_finish, the rank's thread, or the process.  A child
  * that was forked beside them works alone.  Work inside of a part is done by the thread that has the part.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Posted work.  A lane has one queue; its works run one after the other, in the order they were
- * posted, by whoever comes first: a thread that waits for one of them, or the queue's helper
+ * posted, by the thread that comes first: one that waits for one of them, or the queue's helper
  * thread.  Small work is left to the waiter, because waking a thread costs more than it.  Sends and
  * receives are requests and move whenever anybody pushes (p2p.c); the helper does when nobody else
  * does.

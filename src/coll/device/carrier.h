@@ -3,7 +3,7 @@
  * Carriers: backends that run the collectives of a group themselves, instead of its lane.  Which
  * one does follows from the group and the operands' device: that of a world which names one (a fake
  * one) for all devices, else the best backend for the kind of device that reaches all members.  On
- * the CPU of one host the lanes carry.  Operands of a device that nobody carries go through host
+ * the CPU of one host the lanes carry.  Operands of a device that no backend carries go through host
  * memory.
  */
 #ifndef WEFT_COLL_CARRIER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collectives through host memory: for operands of a device that nobody carries.  Inputs are copied
+ * Collectives through host memory: for operands of a device that no backend carries.  Inputs are copied
  * to the host, the call runs on the copies, and outputs are copied back.  Slow, but right for every
  * kind; the log says so once for each kind of collective.
  */

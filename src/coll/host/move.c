@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moving parts from rank to rank: broadcast, gather, all_gather, scatter and all_to_all.  They
- * differ in who gives and who takes, and in whether an operand is one part or one for each rank;
+ * differ in which ranks give and which take, and in whether an operand is one part or one for each rank;
  * all that is in the facts of the kind.  Small parts are shown at the entry.  Large ones are pulled
  * from symmetric inputs or pushed into symmetric outputs.  Ordinary ones are copied by CMA, or go
  * through bounce buffers: piece by piece with syncs, or in fifos where every rank has a core.

@@ -2,7 +2,7 @@
 /*
  * Reductions: all_reduce, reduce, reduce_scatter.
  *
- * Inline and eager: everybody shows its whole input and folds all of them for itself.  Large and
+ * Inline and eager: every rank shows its whole input and folds all of them for itself.  Large and
  * symmetric: each rank folds its slice straight from all inputs and stores it where it is wanted,
  * one pass and no copy.  Large and ordinary: pieces go through the bounce buffer, folded by slices,
  * with one sync per piece (see `pipeline`).
@@ -96,8 +96,8 @@ static bool any_in_place(const weft_i_coll *coll)
     return false;
 }
 
-/* Is the vector so short that every rank rather folds all of it than waits for lines which it wrote
- * in turn? */
+/* Is the vector so short that folding all of it on every rank is faster than folding slices and
+ * exchanging them? */
 static bool is_one_shot(const weft_i_coll *coll)
 {
     size_t size = (size_t)coll->lane->size;

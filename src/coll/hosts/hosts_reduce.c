@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions between hosts.  What fits beside the arrival is folded by everybody from what all have
+ * Reductions between hosts.  What fits beside the arrival is folded by every rank from what all have
  * shown.  The rest goes in pieces: the members of a host exchange slices, one for each rail, and
  * each rail folds its slice to the host's partial; rails of different hosts join their partials by
  * recursive doubling; members exchange the slices of the result.

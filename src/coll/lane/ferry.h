@@ -12,7 +12,7 @@
  * What a rank sends may go with its arrival at the entry, before the others are known to have come.  It
  * bears the number of the try to enter; of one that was given up it is dropped.
  *
- * A piece is copied to where it belongs by whoever drives the transport; if nobody waits for it yet, it
+ * A piece is copied to where it belongs by the thread that drives the transport; if no wait is for it yet, it
  * is kept.
  */
 #ifndef WEFT_COLL_FERRY_H

@@ -3,7 +3,7 @@
  * A fifo: bytes that go from one rank to others through its bounce buffers, chunk by chunk, without
  * a sync for each.  The writer counts in its head how many chunks it has filled.  Readers follow,
  * and count how many they have drained.  The writer waits for them only where it comes round to a
- * chunk that somebody still needs.  So both sides copy at the same time.
+ * chunk that another rank still needs.  So both sides copy at the same time.
  *
  * A count stands beside the number of the entry it belongs to.  A later number means that the rank
  * has done its whole part of this entry.  Fifos are used only where every rank has a core.

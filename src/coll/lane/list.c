@@ -2,7 +2,7 @@
 /*
  * Lists: the object, and the algorithms of the list forms.  A small list is packed into one eager
  * chunk and shown whole at the entry.  A large one goes through the bounce buffer piece by piece,
- * one sync each; a chunk is written again two pieces later, when everybody has passed the sync that
+ * one sync each; a chunk is written again two pieces later, when all ranks have passed the sync that
  * follows its last use.
  */
 #include "coll/lane/list.h"

@@ -3,7 +3,7 @@
  * What trials have taught, kept for later jobs on the same machine: one small file in the cache
  * folder for each number of ranks.  Its name and its second line tell processor, cores, kernel and
  * weft, so a file of another machine that shares the home folder is never taken.  A file that is
- * cut off, changed, a link, or somebody else's counts as none, and one that cannot be written is
+ * cut off, changed, a link, or another user's counts as none, and one that cannot be written is
  * done without: the next job tries again what this one has tried.
  *
  * Ranks need not agree on it.  What a rank has read it shows beside its arrival, as it shows what it

@@ -2,7 +2,7 @@
 /*
  * Sends and receives of tensors on a device.  The group's carrier enqueues all that go together as
  * one request on the current stream; the host waits for nothing.  Between two ranks such messages
- * are taken in the order in which they are sent.  Where nobody carries them there, the forms that
+ * are taken in the order in which they are sent.  Where no backend carries them there, the forms that
  * block go through host memory.
  */
 #include "base/os/os.h"

@@ -2,7 +2,7 @@
 /*
  * Receiving: the messages in the ring of a peer are read in order, and each goes to the receive
  * that was posted first of those it matches.  One that matches none stays in the ring as long as
- * nobody waits for what may lie behind it; then it is kept aside.
+ * no receive waits for what may lie behind it; then it is kept aside.
  */
 #include "base/os/assert.h"
 #include "coll/p2p/p2p.h"

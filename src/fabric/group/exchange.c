@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How the members of a group meet: on its board when they share a host, through the store when they
- * do not.  Every way of failing gets a message here that says who is missing, or who called what.
+ * do not.  Every way of failing gets a message here that says which ranks are missing, or what each has called.
  */
 #include "fabric/group/exchange.h"
 

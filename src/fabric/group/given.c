@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting what is given to devices, and comparing it with who waits on the lane; see given.h. */
+/* Counting what is given to devices, and comparing it with the ranks that wait on the lane; see given.h. */
 #include "fabric/group/given.h"
 #include "base/os/assert.h"
 #include "base/os/place.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is given to a device: collectives that a member has enqueued there, and which wait for the
- * others without it.  On the lane nobody sees that.  So a member counts them in its row, and writes
+ * others without it.  On the lane that is not seen.  So a member counts them in its row, and writes
  * beside the count how many entries of the lane it had called before.
  *
- * Whoever is at entry n of the lane with c collectives given, and sees a member that gave its device
+ * A member that is at entry n of the lane with c collectives given, and sees a member that gave its device
  * number c + 1 before it came to entry n, knows that the two called in different orders: neither
  * will come.  Nothing is concluded from slowness.  A member with posted work does not know how many
  * entries came before, and says so.  One whose device replays collectives has not counted all of

@@ -296,16 +296,16 @@ typedef struct weft_i_lanes {
 extern const weft_i_lanes *weft_i_lanes_table;
 
 /*
- * For what a member makes the lane: 0: it does not; 1: for a call of this group; otherwise only to
- * help others on the way to a group that it makes from this one.  That is told by the new group:
- * its members who help must not take each other for somebody who needs the lane.
+ * Why a member is creating the lane.  0: it is not.  1: it needs the lane itself.  Otherwise: it only
+ * helps the members of a child group, whose number this is.  Members of that group that help must not
+ * take each other for members that need the lane.
  */
 static inline uint64_t weft_i_group_lane_need(const weft_group *made)
 {
     return made ? made->birth->list.word[0] | 2 : 1;
 }
 
-/* Tells the others for what this member makes the lane, or (0) that it does not any more. */
+/* Tells the others why this member is creating the lane, or (0) that it is not any more. */
 void weft_i_group_show_lane_need(const weft_group *group, uint64_t need);
 
 /* WEFT_ERR_STATE in a fake world where collectives are errors. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Agreement.  A round: every member shows its flags; who sees that everybody has shown theirs, or
- * is lost, writes down what it saw (the flags of all who showed theirs, and who is lost) and
+ * Agreement.  A round: every member shows its flags; one that sees that each has shown them, or is
+ * lost, writes down what it saw (the flags of those that did, and which are lost) and
  * proposes that.  One compare and exchange decides whose words count, on the board or in the store,
- * and everybody follows them, also if their writer is dead by then.  So it does not matter that
- * members see a death at different times, nor when somebody dies: before the exchange its words
- * count for nobody, after it they are complete.
+ * and all follow them, also if their writer is dead by then.  So it does not matter that
+ * members see a death at different times, nor when one dies: before the exchange its words
+ * do not count, after it they are complete.
  *
- * The next round is decided only when everybody who lives has come to it, so nobody still reads the
+ * The next round is decided only when all that live have come to it, so none still reads the
  * words of the last one.  A member whose time is up has shown its flags and cannot take them back;
  * it goes on with the same round when it calls again.
  */

@@ -3,10 +3,10 @@
  * Agreement of a group that spans hosts: one ballot for each host.
  *
  * Members show their flags on the board of their host.  The first one there that lives and has come tells
- * for all of them: it puts the host's ballot into the store (the flags, who has come, who is lost), and
- * again when that changes, and reads those of the others.  Once everybody has come or is lost somewhere, one
- * compare and exchange in the store decides, as it does without a transport.  Whoever tells then writes
- * the outcome on its host's board, where the others wait for it; whoever decided also sends it to the other
+ * for all of them: it puts the host's ballot into the store (the flags, which have come, which are lost), and
+ * again when that changes, and reads those of the others.  Once every member has come or is lost somewhere, one
+ * compare and exchange in the store decides, as it does without a transport.  The rank that tells then writes
+ * the outcome on its host's board, where the others wait for it; the one that decided also sends it to the other
  * hosts, which so know it even if the store ends there and then.  A teller that dies has a successor,
  * which finds the same flags on the board.
  */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Going on without the dead.  On one host all members read the same marks of life, which never go
- * back; whoever sees one more death than the others makes them see it too, because a group with a
+ * back; a rank that sees one more death than the others makes them see it too, because a group with a
  * dead member cannot be made (see lost_while_making in exchange.c), and all try again.  Between
- * hosts all agree on who is dead (group_agree_hosts.c).  Without a transport each member tells in the
- * store whom it knows to be dead; when everybody has spoken or is known to be dead, the store takes one
+ * hosts all agree on the dead (group_agree_hosts.c).  Without a transport each member tells in the
+ * store which it knows to be dead; when every member has spoken or is known to be dead, the store takes one
  * member's list, and all follow it.
  */
 #include "base/os/assert.h"

@@ -7,7 +7,7 @@
  * write (hosts.h).  An arrival goes out as a POINT; giving up asks by a POINT_BAR.
  *
  * And counts of what was put into memory of members elsewhere, piece by piece, signals included.  A member
- * that arrives anywhere in the group first waits until all its pieces are applied: whoever sees the arrival
+ * that arrives anywhere in the group first waits until all its pieces are applied: a rank that sees the arrival
  * sees them.  One that signals a member waits for the data that it has put to others.
  */
 #ifndef WEFT_FABRIC_HOSTS_PADS_H

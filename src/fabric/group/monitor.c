@@ -2,8 +2,9 @@
 /*
  * The monitored barrier.  It meets on the group's board as an ordinary barrier does.  A rank that
  * gives up takes its arrival back, as in every meeting; it would look to the others as if it had
- * never come.  So it also counts that in its row, and who sees the count change gives up too and
- * does not name it: all tell of the same ranks, and none waits longer than the first.
+ * never come.  So it also increments a counter in its row.  A rank that sees the counter change
+ * gives up too, and does not report that rank as missing.  All ranks then report the same missing
+ * ranks, and none waits longer than the first.
  */
 #include "weft/monitor.h"
 

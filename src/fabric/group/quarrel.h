@@ -3,14 +3,14 @@
  * A quarrel: two members of a group that wait for each other in different places, one on the board
  * (barriers, exchanges), one on the lane (collectives).  Each place alone cannot know: there the
  * other has merely not come.  So a member that has waited for a while writes into its row where it
- * is stuck and what it called.  Whoever waits for it elsewhere, and is itself awaited there, writes
- * both calls onto the board and ends the group with WEFT_ERR_MISMATCH; everybody is told from
+ * is stuck and what it called.  A member that waits for it elsewhere, and is awaited there, writes
+ * both calls onto the board and ends the group with WEFT_ERR_MISMATCH; all are told from
  * there.  A member may also wait by its device alone: see given.h.
  *
- * Nothing is concluded from slowness.  Who is stuck in the n-th meeting of a place came to it
- * before it could come anywhere else; who has seen fewer than n meetings there and waits in another
- * place has called in another order.  Posted work that has not run yet could still come there, so
- * a member with such work is not stuck.
+ * Nothing is concluded from slowness.  A rank that is stuck in meeting n of one place cannot have
+ * gone on to another.  So a rank that waits elsewhere, and has seen fewer than n meetings there, has
+ * called operations in a different order.  Posted work that has not run yet could still come there,
+ * so a member with such work is not stuck.
  */
 #ifndef WEFT_FABRIC_QUARREL_H
 #define WEFT_FABRIC_QUARREL_H

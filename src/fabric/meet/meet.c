@@ -3,7 +3,7 @@
  * weft_init and weft_finish.  There are four ways to stand in a job: as a thread of weft_spawn,
  * with a job page inherited from `weft run`, with a store (the caller's, or one found through the
  * variables of a launcher, also those of `weft run --hosts`), or alone.  All end the same way: the rank has a slot in a job
- * page, and the world's first exchange has told it that everybody is there.
+ * page, and the world's first exchange has told it that all ranks are there.
  */
 #include "fabric/meet/meet.h"
 

@@ -2,7 +2,7 @@
 /*
  * Making a mesh.  All ranks of the group it is made over meet twice, whatever the number of
  * dimensions: first they compare a hash of the mesh and tell which groups of earlier meshes they
- * still have, at the end whether everybody has its groups, so that all have the mesh or none.  In
+ * still have, at the end whether every rank has its groups, so that all have the mesh or none.  In
  * between each rank makes, with the members of its lines only, the groups that are not there.
  */
 #include "fabric/mesh/mesh.h"

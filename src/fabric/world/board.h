@@ -75,7 +75,7 @@ typedef struct weft_i_board_row {
     _Alignas(WEFT_I_LINE) _Atomic uint64_t lane_pass;
     _Alignas(WEFT_I_LINE) _Atomic uint32_t lane_bell;
     _Atomic uint64_t lane_gave_up;
-    /* For what it makes the lane now; see weft_i_group_lane_need.  Release by the member, acquire by
+    /* Why it is creating the lane now; see weft_i_group_lane_need.  Release by the member, acquire by
      * the others. */
     _Atomic uint64_t lane_need;
     _Alignas(WEFT_I_LINE) unsigned char lane_note[2][WEFT_I_LANE_NOTE_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A group's lineage: the groups it was made from, the oldest first.  Whoever revokes one of them
+ * A group's lineage: the groups it was made from, the oldest first.  A revoke of one of them
  * ends this group as well, also while it is being made.  A group that shrinking has made takes the
  * place of the old one, so it has the old one's elders but not the old one itself.
  */

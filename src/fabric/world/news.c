@@ -4,7 +4,7 @@
  * told; notes are never removed, and saying the same twice does no harm.
  *
  * Why all find the same successor: a rank's server lives as long as the rank is in the job, so that
- * a refused connection means that the rank is gone, for everybody and for ever; and all try them in
+ * a refused connection means that the rank is gone, for all and for ever; and all try them in
  * the order of the ranks.
  */
 #include "fabric/world/news.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks on several hosts tell each other through the store about who has gone.  Every rank
+ * What ranks on several hosts tell each other through the store about ranks that have gone.  Every rank
  * leaves a last will with the store's server, which sees its connection end and tells the others; a
  * rank that leaves in order says so itself.  Every rank also keeps a server of its own in reserve:
  * when the one in use has gone, all go on with that of the lowest rank that lives.

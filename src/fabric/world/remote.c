@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's wire: opening it, messages in and out, and its end; see remote.h.  Who drives it is in
+/* A rank's wire: opening it, messages in and out, and its end; see remote.h.  What drives it is in
  * remote_drive.c. */
 #include "remote_wire.h"
 

@@ -7,7 +7,7 @@
  * message after it carries the pair's cookie, 64 bits of such a hash, other ones in each direction.
  * What fails is dropped and counted, and told once.  Messages of a pair are taken in their order.
  *
- * Who waits drives: a wait that may end by a message turns the wire (weft_i_wheel).  Where nobody
+ * A thread that waits drives: a wait that may end by a message turns the wire (weft_i_wheel).  Where nobody
  * waits, or all sleep, a thread of the rank does.  What a message does is done inside, in whichever
  * thread that is: it never waits, but it may send.  What it shares with callers is atomic, or guarded by
  * weft_i_remote_enter.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who drives a rank's wire.  Callers that wait do, at each of their looks.  The rank's thread `remote`
- * does when they have not for a millisecond, or when all who wait sleep at their bells: then it sleeps at
+ * What drives a rank's wire.  Callers that wait do, at each of their looks.  The rank's thread `remote`
+ * does when they have not for a millisecond, or when all that wait sleep at their bells: then it sleeps at
  * the wire's door.
  */
 #include "remote_wire.h"

@@ -2,7 +2,7 @@
 /*
  * The cache of compiled graphs; see code_cache.h.  A file is the code and behind it, where the
  * loader does not look, a mark and the digest of all before.  It gets its name by a rename when it
- * is complete, so there is never half of one.  Whoever compiles holds a lock, which goes with its
+ * is complete, so there is never half of one.  A rank that compiles holds a lock, which goes with its
  * process; what it leaves behind has a name that the next one overwrites.
  */
 #include "graph/emit/code_cache.h"

@@ -298,9 +298,9 @@ static bool is_small(weft_dtype dtype)
 }
 
 /*
- * Whether the rows of results go past the caches.  A row is made beside, where it is worked on, and
- * stored when it is done: were it made in its place, each of its lines would be read from memory
- * first, which is half as much again as must move.
+ * Whether the rows of results go past the caches.  A row is computed in a scratch buffer and stored
+ * when it is complete.  Written in place, every line would first be read from memory, half as much
+ * traffic again.
  */
 static bool rows_go_far(const weft_i_emit_outline *o)
 {

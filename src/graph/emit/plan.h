@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the values of a program lie: those that nobody sees outside share one arena, in which a
+ * Where the values of a program lie: those that are not seen outside share one arena, in which a
  * place is used again as soon as its value is dead, or at once by what is computed from it element
  * by element.  Outputs, operands of collectives and whatever a row may hold on to have memory of
  * their own.  What a row wants in symmetric memory lies in communication buffers (comm.h), if the

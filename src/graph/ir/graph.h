@@ -123,7 +123,7 @@ const char *weft_i_graph_string(weft_graph *graph, const char *text);
 
 /* Adds to what there is to say about it. */
 weft_status weft_i_graph_add_notes(weft_graph *graph, const char *more);
-/* What there is to say becomes what `put` says of `about`, which it is asked twice. */
+/* Replaces the graph's notes with what `put` writes about `about`; calls `put` twice. */
 weft_status weft_i_graph_write_notes(weft_graph *graph,
                                      void (*put)(weft_i_text *s, const void *about),
                                      const void *about);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must come before what in a graph: who makes a value before who uses it, who reads a storage
- * before who changes it, and effects as they are.  For passes that move nodes.
+ * What must come before what in a graph: the node that makes a value before those that use it, readers of a storage
+ * before the node that changes it, and effects as they are.  For passes that move nodes.
  */
 #ifndef WEFT_GRAPH_ORDER_H
 #define WEFT_GRAPH_ORDER_H

@@ -3,7 +3,7 @@
  * Buckets: collectives that follow each other and do not need each other become one over a list.
  * They have the same row, group, reduction, dtype and device, and together at most WEFT_BUCKET
  * bytes; no other collective stands between them, so none is swapped.  A bucket is started where
- * its last member stood; who needs the others comes after it.  If that needs more memory at the
+ * its last member stood; a node that needs the others comes after it.  If that needs more memory at the
  * peak, the largest bucket is halved, until it does not.
  */
 #include "base/os/os.h"

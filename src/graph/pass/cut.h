@@ -3,7 +3,7 @@
  * The cut: what the forward half of a function saves for its backward.  Of all sets of values from
  * which backward can compute again what it needs, the one with the fewest bytes.
  *
- *  - Inputs that a gradient rule had saved anyway, and that nobody changes, are free.
+ *  - Inputs that a gradient rule had saved anyway, and that are not changed, are free.
  *  - Views are never saved, but taken again; so are they of what is saved.
  *  - Computed again are pointwise operations, copies and makers.  Never collectives and their
  *    waits (ranks might decide differently), draws, effects, and what does more than one operation

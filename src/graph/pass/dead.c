@@ -5,7 +5,7 @@
  * look at: memory, sizes and counters of inputs and outputs, or those that a node that stays reads
  * later.  Where gradients are recorded, a rule may have saved what a node reads or makes, and
  * backward looks at that, and at its counter, when the program is done.
- * A wait is an effect, so a collective whose result nobody uses stays by its wait: another
+ * A wait is an effect, so a collective whose result is not used stays by its wait: another
  * rank's program may need this rank in it.
  */
 #include "base/os/os.h"

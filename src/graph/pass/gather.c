@@ -2,7 +2,7 @@
 /*
  * Gathers into memory that is there already.  One whose result goes to an input in the end, and is
  * seen nowhere else before, gathers straight into that input.  One whose result stays in the
- * program gathers into a communication buffer (plan.h): every rank puts its part into everybody's,
+ * program gathers into a communication buffer (plan.h): every rank puts its part into those of all,
  * so that nothing is staged, and its operand may be anywhere.  That is done when it returns, so its
  * wait goes.  A gather that asks for symmetric memory by name always gets such a buffer; if its
  * result is seen outside, that is a copy.  Comes behind the buckets, and leaves them as they are.
@@ -120,8 +120,8 @@ static int origin_of(const weft_graph *graph, int copy, int *clone)
     }
 }
 
-/* The node that copies the result of gather `i` to an input which nobody touches from the gather up
- * to there, and behind which nobody needs the result itself; -1: there is none. */
+/* The node that copies the result of gather `i` into an input, if nothing touches that input in
+ * between and nothing reads the result afterwards; otherwise -1. */
 static int find_out(const weft_graph *graph, int i, int *clone)
 {
     const weft_i_graph_value *made = &graph->values[graph->nodes[i].first];

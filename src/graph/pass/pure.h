@@ -2,7 +2,7 @@
 /*
  * Making a graph pure: no writes in place but at the end, where every input that was changed gets
  * its last content, size, storage and version.  The nodes are called again, on new fakes
- * (trace.h).  A write becomes a new value for what the storage holds; who reads a tensor on that
+ * (trace.h).  A write becomes a new value for what the storage holds; a node that reads a tensor on that
  * storage afterwards reads a view of the new value, with the same strides.
  *
  * What a storage holds is either as it was made, or one tensor that covers it (`whole`), or its

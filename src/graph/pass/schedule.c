@@ -4,7 +4,7 @@
  * waited for as late as its first user allows, so that it runs behind what is computed meanwhile.
  * No two collectives are swapped: all ranks issue the same order.
  *
- * The nodes that are due are drawn from a heap: first who feeds the earliest collective, waits last,
+ * The nodes that are due are drawn from a heap: first those that feed the earliest collective, waits last,
  * otherwise as captured.  Where the next one would need more memory than the captured order has at
  * its peak, the earliest of the captured order is drawn instead, from a second heap.  If the whole
  * needs more all the same, only waits are sunk; if that does too, the order stays.  A node is pushed

@@ -9,8 +9,8 @@
  *     it is given to the same stream
  *
  * and runs node by node if not, with the same results.  What a program may have in it is judged from
- * its graph; what the capture refuses, it says.  All ranks judge alike if they call alike.  Where
- * they do not, kernels of replays still meet kernels of calls, which are the same.
+ * its graph; what the capture refuses, it says.  Ranks that make the same calls decide alike.  If
+ * they do not, a replay on one rank still works with a plain call on another: both launch the same kernels.
  */
 #ifndef WEFT_GRAPH_DEVICE_GRAPH_H
 #define WEFT_GRAPH_DEVICE_GRAPH_H

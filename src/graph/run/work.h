@@ -2,7 +2,7 @@
 /*
  * What the nodes of a program cost: the bytes that they read and write, which the graph says, and their time in
  * some of its runs.  Runs 2 to 5 are measured, and then one of 64; the first touches code and memory
- * that nobody has touched.
+ * that was not touched.
  */
 #ifndef WEFT_GRAPH_WORK_H
 #define WEFT_GRAPH_WORK_H

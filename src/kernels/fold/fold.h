@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The fold: several arrays reduced to one, element by element, in one pass: out[i] = in[0][i] op
- * in[1][i] op ...  The order is that of the inputs, always, so whoever folds the same inputs gets
+ * in[1][i] op ...  The order is that of the inputs, always, so every rank that folds the same inputs gets
  * the same bits.
  */
 #ifndef WEFT_KERNELS_FOLD_H

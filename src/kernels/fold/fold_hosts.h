@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fold of inputs that come from several hosts, by whoever has them all: the inputs of a host in
+ * The fold of inputs that come from several hosts, by the rank that has them all: the inputs of a host in
  * their order, then the hosts' partials as a tree, neighbours first.
  *
  *     hosts  0   1   2   3      0   1   2      0   1   2   3   4

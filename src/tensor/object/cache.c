@@ -26,8 +26,8 @@ typedef struct board {
 } board;
 
 /*
- * Boards up to WARM_UP_TO are kept as they are, those below a huge page in a rack of their own, in
- * which there are more.  Larger ones are kept cold: the kernel may take their pages when it is short
+ * Boards of up to WARM_UP_TO bytes stay mapped.  Those smaller than a huge page have a rack of their
+ * own, with more places.  Larger ones are kept cold: the kernel may take their pages when it is short
  * of memory, and until then they need not be cleared again.
  */
 typedef struct rack {

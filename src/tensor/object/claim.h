@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Claims: what is under way on a storage.  An operation that goes on after its call has returned
- * claims the storages it will write, and those it still reads.  Whoever touches the memory asks
+ * claims the storages it will write, and those it still reads.  Code that touches the memory asks
  * weft_i_storage_ready first, which waits for the claims in its way: readers for the writing ones,
  * writers for all.  Claims are the storage's, so views share them and need not know.
  */

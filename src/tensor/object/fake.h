@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fakes: tensors with a device, a layout, a version and a storage that has a size, but no memory.
- * Captures work on them.  A claim that never settles lies on the storage, so that whoever wants the
+ * Captures work on them.  A claim that never settles lies on the storage, so that code that wants the
  * memory is refused by weft_i_storage_ready as everywhere, with the name of the value in the error.
  * Rows take fakes only if the call says so (weft_i_op_call.fake).
  */

@@ -109,8 +109,8 @@ weft_tensor *weft_i_tensor_new_view(weft_storage *storage, weft_i_version *versi
 weft_tensor *weft_i_tensor_new_strided(weft_storage *storage, weft_dtype dtype, weft_shape shape,
                                        const int64_t *strides, int64_t offset);
 
-/* A view of the same dtype that has no element which `base` has not, and none twice: nothing is
- * left to be checked. */
+/* A view of the same dtype of a subset of `base`'s elements, each at most once: nothing is left to
+ * be checked. */
 weft_tensor *weft_i_tensor_new_within(weft_tensor *base, bool fresh_version,
                                       const weft_shape *shape, const int64_t *strides,
                                       int64_t offset);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may use a storage when.  Memory of the CPU is used by the host, which waits for what is under
+ * When a storage may be used, and by what.  Memory of the CPU is used by the host, which waits for what is under
  * way.  Memory of other devices is used by streams, which are ordered:
  *
  *     the stream that wrote last        `stream`: reads and writes there need nothing

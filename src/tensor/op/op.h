@@ -100,7 +100,7 @@ enum {
     WEFT_I_OP_LIST = 32,
     /* Must not be left out or done twice though nobody uses its result. */
     WEFT_I_OP_EFFECT = 64,
-    /* A view that has no element which argument 0 has not, and none twice. */
+    /* A view of a subset of argument 0's elements, each at most once. */
     WEFT_I_OP_WITHIN = 128 | WEFT_I_OP_VIEW,
     /* Its tensors, the result included, may be on different devices; one that is not the CPU runs
      * it. */

@@ -2,7 +2,7 @@
 /*
  * Capture: a stream's work is noted instead of run, and can then be run again and again.  What is
  * replayed uses the same addresses each time, so memory that is allocated during a capture belongs
- * to its replay and is given to nobody else as long as that lives.
+ * to its replay and is not given to others as long as that lives.
  */
 #ifndef WEFT_CUDA_CAPTURE_H
 #define WEFT_CUDA_CAPTURE_H

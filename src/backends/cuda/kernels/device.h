@@ -4,7 +4,7 @@
  * so that three compilers read the same text: nvcc makes the embedded code, NVRTC compiles the
  * embedded text where there was no nvcc, and the C compiler makes the twins that the software
  * driver of the tests runs.  Everything that only one of them knows is in this file: memory order,
- * who a thread is, block barriers, clocks.  Names begin with weft_k_.
+ * which thread this is, block barriers, clocks.  Names begin with weft_k_.
  *
  * Orders are those of the PTX memory model at system scope, unless a name ends in `near`.  In the twin the same word is a C
  * atomic of that order, so ThreadSanitizer sees whether the orders suffice.

@@ -5,8 +5,8 @@
  * A pad is the memory of one rank in which the others leave word for it, so that a rank that waits
  * polls its own memory.  All pads of a group lie at a constant stride and have one layout:
  *
- *     head       the poison word, who of this rank's threads failed first, and the signature: what
- *                this rank called last, for those who called something else
+ *     head       the poison word, which of this rank's threads failed first, and the signature: what
+ *                this rank called last, for ranks that called something else
  *     lines      one per block of a collective's grid: the block's epoch, which only this rank
  *                counts, rows that it shows (vdev.h), and for every source its arrival (epoch and
  *                digest) and two factors
@@ -57,8 +57,8 @@ enum {
 };
 
 /*
- * The poison word: who gave up, why, which rank it did not get, and the status of a verdict, whose
- * sign is left out.
+ * The poison word holds the rank that gave up, the reason, the rank it was waiting for, and, for a
+ * verdict, the absolute value of its status.
  */
 #define WEFT_K_POISON(why_, status_, lost_, rank_)                                 \
     ((uint64_t)(why_) << 56 | (uint64_t)(uint8_t)(0 - (uint32_t)(status_)) << 48 | \

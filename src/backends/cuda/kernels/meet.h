@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meeting and giving up.  A rank arrives by writing epoch and digest into everybody's pad, and goes
- * on when it finds everybody's arrival, of that epoch or a later one, in its own.  An equal epoch
+ * Meeting and giving up.  A rank arrives by writing epoch and digest into the pad of every rank, and goes
+ * on when it finds the arrival of all, of that epoch or a later one, in its own.  An equal epoch
  * with another digest means that the ranks called different things.
  *
  * A wait ends at its deadline, when another rank has given up (the poison word), or when the host

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Collectives that only move bytes: all_gather, all_to_all, broadcast.  Where a part comes from and
- * where it goes is linear in the peer, whoever pushes or pulls, so one kernel serves them all: the
+ * where it goes is linear in the peer, whether a rank pushes or pulls, so one kernel serves them all: the
  * part of peer p is `count` bytes from `from + p * from_step` to `to + p * to_step`.
  */
 #ifndef WEFT_CUDA_KERNELS_MOVE_H

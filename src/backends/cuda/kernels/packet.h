@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all_reduce by packets: 4 bytes of data and 4 of flag, stored as one word, so that whoever sees
- * the flag has the data.  Every rank pushes its data into everybody's pad and folds what it finds
+ * all_reduce by packets: 4 bytes of data and 4 of flag, stored as one word, so that a rank which sees
+ * the flag has the data.  Every rank pushes its data into the pad of each and folds what it finds
  * in its own: one hop, and no wait at the end.  The flag comes from epoch and digest.
  *
  * Two turns suffice: a rank that starts the call after next has heard from all in the next one, so

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions that read the peers' memory: one-shot (everybody folds everything), two-shot
- * (everybody folds a slice and stores it to all) and reduce_scatter.  Work is dealt out in units of
+ * Reductions that read the peers' memory: one-shot (every rank folds everything), two-shot
+ * (every rank folds a slice and stores it to all) and reduce_scatter.  Work is dealt out in units of
  * 16 bytes, and unit u belongs to the same block on every rank, so that a block need only meet the
- * blocks of its own number.  A unit is folded in rank order, whoever folds it.
+ * blocks of its own number.  A unit is folded in rank order, by whichever rank.
  */
 #ifndef WEFT_CUDA_KERNELS_REDUCE_H
 #define WEFT_CUDA_KERNELS_REDUCE_H

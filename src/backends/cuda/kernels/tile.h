@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reduction of tiles: 2-d pieces of larger tensors, with any strides.  The root of a tile folds it
- * straight from everybody's memory; a rank without one only meets the others.
+ * straight from the memory of all ranks; a rank without one only meets the others.
  */
 #ifndef WEFT_CUDA_KERNELS_TILE_H
 #define WEFT_CUDA_KERNELS_TILE_H

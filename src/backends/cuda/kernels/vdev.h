@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * all_to_all with sizes in symmetric memory (all_to_all_vdev, _2d, _2d_offset).  After the entry
- * every block copies everybody's table of splits to its own scratch memory, so all blocks of all
+ * every block copies the tables of splits of all ranks to its own scratch memory, so all blocks of all
  * ranks know the whole exchange and judge it alike.  One that is refused is noted in the record,
  * nothing is moved, and the group goes on.  Otherwise a block works out where the parts for its
  * rank lie and where they go, and pulls its share of each.

@@ -10,7 +10,7 @@
  *     weft_i_cuda_site_close(site);
  *
  * The team's record, verdict and poison words are watched: a member that dies or leaves ends the
- * waits of its kernels (symm/sentry.h), and who waits for a stream that carried them is told.
+ * waits of its kernels (symm/sentry.h), and a thread that waits for a stream that carried them is told.
  */
 #ifndef WEFT_CUDA_SITE_H
 #define WEFT_CUDA_SITE_H

@@ -3,7 +3,7 @@
  * Elements by index on CUDA devices, and what is put together from copies: cat, view_scatter.
  *
  * The host does not see the values of an index.  A kernel that meets one out of range leaves that
- * element out and notes it, and whoever waits for the device next is told.
+ * element out and notes it, and the next wait for the device says so.
  */
 #include "backends/cuda/device/launch.h"
 #include "columns.h"

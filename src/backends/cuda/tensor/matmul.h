@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of floats of 8 bits with scales, for those who build quantised layers. */
+/* Products of floats of 8 bits with scales, for programs that build quantised layers. */
 #ifndef WEFT_CUDA_MATMUL_H
 #define WEFT_CUDA_MATMUL_H
 
