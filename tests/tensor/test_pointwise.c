@@ -427,6 +427,61 @@ TEST(test_pointwise_nan_and_infinity)
     }
 }
 
+/* By their public names: of every pair of these values, NaN, infinities and both zeros included. */
+TEST(test_pointwise_comparisons)
+{
+    const double values[] = {NAN, 1, -1, INFINITY, -INFINITY, -0.0, 0, 2.5};
+    enum { COUNT = 8, PAIRS = COUNT * COUNT };
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
+        bool floats = dtype == WEFT_F64 || dtype == WEFT_F32 || dtype == WEFT_F16;
+        if (!floats && dtype != WEFT_I32)
+            continue;
+        weft_tensor *column =
+            floats ? weft_to_dtype(weft_tensor_from(WEFT_F64, WEFT_SHAPE(COUNT, 1), values),
+                                   (weft_dtype)dtype)
+                   : weft_reshape(weft_arange(WEFT_I32, WEFT_CPU, -4, 4, 1), WEFT_SHAPE(COUNT, 1));
+        weft_tensor *a = weft_expand(column, WEFT_SHAPE(COUNT, COUNT)),
+                    *b = weft_transpose(a, 0, 1);
+        weft_tensor *ge = weft_ge(a, b), *le = weft_le(a, b), *ne = weft_ne(a, b);
+        weft_tensor *ge_one = weft_ge_scalar(a, 1), *le_one = weft_le_scalar(a, 1);
+        CHECK_INT(weft_tensor_dtype(ge), WEFT_BOOL);
+        for (int i = 0; i < PAIRS; i++) {
+            double x = weft_item(a, i), y = weft_item(b, i);
+            CHECK(weft_item(ge, i) == (x >= y) && weft_item(le, i) == (x <= y));
+            CHECK(weft_item(ne, i) == (x != y));
+            CHECK(weft_item(ge_one, i) == (x >= 1) && weft_item(le_one, i) == (x <= 1));
+        }
+    }
+}
+
+TEST(test_pointwise_powers)
+{
+    const double bases[] = {0, 1, 2, -2, 0.25, 9}, exponents[] = {0, 1, 2, 3, 0.5, -1};
+    weft_tensor *a = weft_expand(weft_tensor_from(WEFT_F64, WEFT_SHAPE(6, 1), bases),
+                                 WEFT_SHAPE(6, 6)),
+                *b = weft_expand(weft_tensor_from(WEFT_F64, WEFT_SHAPE(6), exponents),
+                                 WEFT_SHAPE(6, 6));
+    weft_tensor *powers = weft_pow(a, b);
+    for (int i = 0; i < 36; i++)
+        CHECK(same(weft_item(powers, i), pow(bases[i / 6], exponents[i % 6]), 1e-14));
+}
+
+TEST(test_pointwise_logic)
+{
+    const double values[] = {0, -0.0, 1, -3, NAN};
+    weft_tensor *a = weft_expand(weft_tensor_from(WEFT_F64, WEFT_SHAPE(5, 1), values),
+                                 WEFT_SHAPE(5, 5)),
+                *b = weft_transpose(a, 0, 1);
+    weft_tensor *either = weft_logical_or(a, b),
+                *neither = weft_zeros(WEFT_BOOL, WEFT_CPU, WEFT_SHAPE(5, 5));
+    CHECK_OK(weft_logical_not_into(neither, either));
+    CHECK_INT(weft_tensor_dtype(either), WEFT_BOOL);
+    for (int i = 0; i < 25; i++) {
+        bool expected = values[i / 5] != 0 || values[i % 5] != 0;
+        CHECK(weft_item(either, i) == expected && weft_item(neither, i) == !expected);
+    }
+}
+
 TEST(test_pointwise_where)
 {
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
