@@ -26,7 +26,12 @@ typedef enum weft_i_fact {
     WEFT_I_IS_LIST = 1 << 6,      /* operands are lists of tensors */
     WEFT_I_PER_RANK = 1 << 7,     /* operands are a tensor for each rank */
     WEFT_I_IS_OBJECT = 1 << 8,    /* operands are byte strings */
-    WEFT_I_SYMMETRIC = 1 << 9     /* works on symmetric memory only */
+    WEFT_I_SYMMETRIC = 1 << 9,    /* works on symmetric memory only */
+    /* On devices: */
+    WEFT_I_STAGED = 1 << 10, /* kernels move its parts over a stage of the group */
+    WEFT_I_ITEMS_STAGED =
+        1 << 11,             /* or do so for each pair of operands, as the kind of its result */
+    WEFT_I_LIBRARY = 1 << 12 /* a library such as NCCL can carry it */
 } weft_i_fact;
 
 typedef struct weft_i_kind_row {

@@ -63,32 +63,10 @@ WEFT_I_FAST static int operation_of(weft_reduction reduction, weft_dtype dtype)
     }
 }
 
-WEFT_I_HOT static bool has_kind(weft_i_coll_kind kind)
-{
-    switch (kind) {
-    case WEFT_I_ALL_REDUCE:
-    case WEFT_I_REDUCE:
-    case WEFT_I_BROADCAST:
-    case WEFT_I_ALL_GATHER:
-    case WEFT_I_GATHER:
-    case WEFT_I_SCATTER:
-    case WEFT_I_REDUCE_SCATTER:
-    case WEFT_I_ALL_TO_ALL:
-    case WEFT_I_ALL_REDUCE_LIST:
-    case WEFT_I_ALL_GATHER_LIST:
-    case WEFT_I_REDUCE_SCATTER_LIST:
-    case WEFT_I_ALL_TO_ALL_LIST:
-    case WEFT_I_LOW_CONTENTION_ALL_GATHER:
-    case WEFT_I_LOW_CONTENTION_REDUCE_SCATTER:
-        return true;
-    default: /* parts: ranks that disagree about a size would hang, so the host compares them */
-        return false;
-    }
-}
-
 WEFT_I_HOT bool weft_i_nccl_has(const weft_i_request *request)
 {
-    if (!has_kind(request->kind))
+    /* Not parts: ranks that disagree about a size would hang, so the host compares them. */
+    if (!weft_i_kind_is(request->kind, WEFT_I_LIBRARY))
         return false;
     if (!weft_i_kind_is(request->kind, WEFT_I_REDUCES))
         return true;

@@ -34,22 +34,14 @@ weft_status weft_i_cuda_carrier_check(void *carrier)
 /* The kind that each pair of operands is of; those of a list are plain calls. */
 static weft_i_coll_kind kind_of_items(const weft_i_request *request)
 {
-    switch (request->kind) {
-    case WEFT_I_ALL_REDUCE_LIST:
-    case WEFT_I_ALL_GATHER_LIST:
-    case WEFT_I_REDUCE_SCATTER_LIST:
-    case WEFT_I_LOW_CONTENTION_ALL_GATHER:
-    case WEFT_I_LOW_CONTENTION_REDUCE_SCATTER:
-        return weft_i_kinds[request->kind].as;
-    default:
-        return request->kind;
-    }
+    bool each = weft_i_kind_is(request->kind, WEFT_I_ITEMS_STAGED);
+    return each ? weft_i_kinds[request->kind].as : request->kind;
 }
 
 /* A plain collective, with equal parts?  `kind` is that of its items. */
 static bool is_plain(const weft_i_request *request, weft_i_coll_kind kind)
 {
-    return !request->in_splits && weft_i_cuda_stages(kind);
+    return !request->in_splits && weft_i_kind_is(kind, WEFT_I_STAGED);
 }
 
 bool weft_i_cuda_carrier_takes(const weft_i_request *request)

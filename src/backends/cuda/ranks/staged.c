@@ -88,24 +88,6 @@ static void deal_out(const weft_i_request *request, weft_i_cuda_passage *p)
     }
 }
 
-bool weft_i_cuda_stages(weft_i_coll_kind kind)
-{
-    switch (kind) {
-    case WEFT_I_ALL_REDUCE:
-    case WEFT_I_REDUCE:
-    case WEFT_I_BROADCAST:
-    case WEFT_I_ALL_GATHER:
-    case WEFT_I_GATHER:
-    case WEFT_I_SCATTER:
-    case WEFT_I_REDUCE_SCATTER:
-    case WEFT_I_ALL_TO_ALL:
-    case WEFT_I_ALL_TO_ALL_ND:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* By packets, which need both operands where all_reduce has them anyway. */
 static weft_status send_packets(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                                 const weft_i_request *request, bool *fit)

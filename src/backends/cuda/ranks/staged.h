@@ -6,10 +6,7 @@
 #include "symm/backend.h"
 #include "team.h"
 
-/* Can collectives of this kind, with equal parts, go through the stage? */
-bool weft_i_cuda_stages(weft_i_coll_kind kind);
-
-/* Enqueues one of them, with one pair of operands. */
+/* Enqueues a collective of a kind that is WEFT_I_STAGED, with one pair of operands of equal parts. */
 weft_status weft_i_cuda_stage(weft_i_cuda_team *team, weft_i_cuda_stream *stream,
                               const weft_i_request *request);
 
