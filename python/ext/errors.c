@@ -12,7 +12,7 @@ typedef struct row {
 } row;
 
 static row rows[] = {
-    {WEFT_ERR_TIMEOUT, "TimeoutError", "A limit passed; the text names who was missing.",
+    {WEFT_ERR_TIMEOUT, "TimeoutError", "A limit passed; the text names the missing ranks.",
      &PyExc_TimeoutError, NULL},
     {WEFT_ERR_PEER_DEAD, "PeerDeadError", "A rank died.", NULL, NULL},
     {WEFT_ERR_PEER_LEFT, "PeerLeftError", "A rank left the job before this call.", NULL, NULL},

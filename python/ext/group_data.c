@@ -648,5 +648,5 @@ PyMethodDef weft_py_group_data[] = {
                        "Splits count rows; or both are lists."),
     METHOD(send, "send(x, to, tag=0, *, timeout=None, wait=True)"),
     METHOD(recv, "recv(x, source=-1, tag=0, *, timeout=None, wait=True) -> rank\n\nReceives from "
-                 "that rank, or from whoever sends first (-1)."),
+                 "that rank, or from the first rank to send (-1)."),
     {0}};

@@ -211,7 +211,7 @@ static void plan_scatter(rewriting *r, int m)
     int view, product = product_of(r, match, &view);
     const char *why = NULL;
     if (product < 0)
-        why = "its operand is no product that nobody else uses";
+        why = "its operand is no product that is used here alone";
     else if (r->products[product] >= 0)
         why = "its product is fused with a gather";
     else if (match->op != WEFT_SUM && match->op != WEFT_AVG)

@@ -588,7 +588,7 @@ void weft_i_store_map_put_back(weft_i_store_map *map, weft_i_view key, weft_i_st
 {
     weft_i_store_entry *entry = find_or_make(map, key);
     if (!entry || entry->has_value) {
-        weft_i_log(WEFT_LOG_WARN, "store: an element of \"%.*s\" that nobody received is lost: %s",
+        weft_i_log(WEFT_LOG_WARN, "store: an element of \"%.*s\" that was not received is lost: %s",
                    (int)(key.bytes < 64 ? key.bytes : 64), (const char *)key.data,
                    entry ? "the key holds a value now" : "no memory");
         WEFT_OS->free(item);

@@ -585,7 +585,7 @@ PASS_TEST(test_fuse_says_why_not, 2)
     CHECK(after == graph && !strstr(text, "matmul_reduce"));
     CHECK_CONTAINS(after->notes, "nothing multiplies its result from the right");
     CHECK_CONTAINS(after->notes, "needs what is computed from it");
-    CHECK_CONTAINS(after->notes, "no product that nobody else uses");
+    CHECK_CONTAINS(after->notes, "no product that is used here alone");
 }
 
 /* Every other reason, each from a function of its own; j->dim says which. */

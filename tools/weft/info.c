@@ -343,7 +343,7 @@ static const command_option options[] = {
     {0, "json", NULL, 0, 0, NULL, "for programs; with --job too", JSON, set_mark},
     {0, "algo", NULL, 0, 0, NULL, "which algorithm collectives take at which size", ALGO, set_mark},
     {0, "tune", NULL, 0, 0, NULL,
-     "every decision by size: its values, who has set them, where they were measured", TUNE,
+     "every decision by size: its values, what has set them, where they were measured", TUNE,
      set_mark},
     {0, "env", NULL, 0, 0, NULL, "the settings alone", ENV, set_mark},
     {0, "machine", NULL, 0, 0, NULL, "the machine alone", MACHINE, set_mark},

@@ -126,7 +126,7 @@ static const char *what_word(int index, const char **text)
         "prints how much of what each rank posted ran beside its operations on tensors: of traces "
         "of "
         "WEFT_TRACE and of profiles (weft_profile_opts.trace)",
-        "writes FILE, a page with a time line for each rank and arrows to those who waited; it "
+        "writes FILE, a page with a time line for each rank and arrows to ranks that waited; it "
         "needs "
         "nothing but a browser"};
     *text = index < 4 ? texts[index] : NULL;

@@ -19,7 +19,7 @@ __all__ = ["ANY", "NOBODY", "ArgumentError", "CancelledError", "Error", "Group",
            "symm", "__version__"]
 
 __version__ = _weft.version()
-ANY = -1  # as the source of a receive: whoever sends first
+ANY = -1  # as the source of a receive: the first rank to send
 NOBODY = -2  # as a peer: nothing is sent or received
 
 _worlds = []  # weak references, in the order in which they were made

@@ -335,7 +335,7 @@ static const struct {
     {"memory", "overcommit", "0 heuristic, 1 always, 2 never promise more than there is",
      look_overcommit},
     {"memory", "huge page size", "bytes of a reserved huge page", look_huge_size},
-    {"memory", "huge pages free", "reserved huge pages nobody uses", look_huge_free},
+    {"memory", "huge pages free", "reserved huge pages not in use", look_huge_free},
     {"memory", "transparent huge pages", "for private memory", look_huge_transparent},
     {"memory", "shared huge pages", "transparent huge pages for shared memory: symmetric blocks",
      look_huge_shared},

@@ -63,7 +63,7 @@ static void warn_of(size_t count)
     static atomic_bool told;
     if (!atomic_exchange_explicit(&told, true, memory_order_relaxed))
         weft_i_log(WEFT_LOG_WARN,
-                   "a scope holds %zu objects that nobody has released.  If a loop makes them, let "
+                   "a scope holds %zu objects that were not released.  If a loop makes them, let "
                    "each turn begin with weft_scope_open() and end with weft_scope_close(), or "
                    "weft_release() them (docs/scope.md)",
                    count);
