@@ -17,6 +17,17 @@
 
 enum { LEAST = 1 << 10 }; /* below, data travels with the arrival word */
 
+/* Numbers of ranks that are measured if none is asked for, one of each column of the table. */
+enum { USUAL = 4 };
+static const int usual[USUAL] = {2, 4, 8, 16};
+
+/* No more ranks than anybody would run here. */
+static int is_run(const bench_options *options, int ranks)
+{
+    return options->ranks ? ranks == options->ranks
+                          : ranks <= 8 || ranks <= (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 /* The operations that have thresholds. */
 static int tunable(int op)
 {
@@ -107,12 +118,20 @@ static int find_cma(bench_options *options, int op, thresholds *found)
 }
 
 /* A line as weft_tune_load reads it; ranks 0: any number. */
-static void write_line(FILE *out, const char *op, int ranks, const char *decision, size_t value)
+static void write_text(FILE *out, const char *op, int ranks, const char *decision,
+                       const char *value)
 {
     char many[16] = "*";
     if (ranks)
         snprintf(many, sizeof many, "%d", ranks);
-    fprintf(out, "%-16s %3s %-10s %zu\n", op, many, decision, value);
+    fprintf(out, "%-16s %3s %-10s %s\n", op, many, decision, value);
+}
+
+static void write_line(FILE *out, const char *op, int ranks, const char *decision, size_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%zu", value);
+    write_text(out, op, ranks, decision, text);
 }
 
 /* What is decided once for any number of ranks: the least and the most that any has found. */
@@ -174,6 +193,48 @@ static void write_any_ranks(FILE *out, const any_ranks *any)
     }
 }
 
+/* Whether the run has found a decision for that many ranks. */
+static int was_measured(const bench_options *options, const any_ranks *any,
+                        const weft_tune_decision *d, int ranks)
+{
+    if (d->which == WEFT_TUNE_FOLD_WHOLE || d->which == WEFT_TUNE_PUSH)
+        return d->which == WEFT_TUNE_PUSH ? any->has_push : any->has_fold;
+    if (d->which != WEFT_TUNE_EAGER && d->which != WEFT_TUNE_ZERO_COPY && d->which != WEFT_TUNE_CMA)
+        return 0;
+    for (int i = 0; i < (options->ops ? options->ops : PLAN_OPS); i++) {
+        int op = options->ops ? options->op[i] : i;
+        if (tunable(op) && !strcmp(plan_op_name(op), d->op))
+            return is_run(options, ranks);
+    }
+    return 0;
+}
+
+/* The value as files have it. */
+static const char *value_text(const weft_tune_decision *d, char text[24])
+{
+    if (d->value == SIZE_MAX || d->value == 0)
+        return (d->value == 0) == (d->sense == WEFT_TUNE_UP_TO) ? "never" : "always";
+    snprintf(text, 24, "%zu", d->value);
+    return text;
+}
+
+/* All other decisions, as comments: a value that was not measured here must not look like one that was. */
+static void write_unmeasured(FILE *out, const bench_options *options, const any_ranks *any)
+{
+    weft_tune_decision d;
+    char text[24];
+    fprintf(out, "# not measured here, the values in force; without its '#' a line sets one\n");
+    for (int i = 0; i < weft_tune_decision_count(); i++)
+        for (int n = 0; n < USUAL; n++) {
+            if (weft_tune_decision_describe(i, usual[n], &d) < 0 || !d.can_be_set)
+                continue;
+            if ((n && d.any_ranks) || was_measured(options, any, &d, usual[n]))
+                continue;
+            fputs("#", out);
+            write_text(out, d.op, d.any_ranks ? 0 : usual[n], d.name, value_text(&d, text));
+        }
+}
+
 /* Measures one operation and writes its lines; 0, or 1 after a message. */
 static int tune_one(bench_options *options, int op, any_ranks *any, FILE *out)
 {
@@ -206,8 +267,7 @@ static int tune_ranks(bench_options *options, any_ranks *any, FILE *out)
 
 int bench_tune(const bench_options *options)
 {
-    static const int usual[] = {2, 4, 8, 16};
-    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN), status = 0;
+    int status = 0;
     FILE *out = fopen(options->tune, "w");
     if (!out) {
         fprintf(stderr, "weft bench: %s cannot be written: %s\n", options->tune, strerror(errno));
@@ -221,14 +281,15 @@ int bench_tune(const bench_options *options)
     printf("# eager, ordinary and symmetric operands, up to; copied by the kernel from: bytes, so "
            "far and as measured (-1: never)\n#%-16s %5s %10s %10s %10s %10s %12s %12s\n",
            "op", "ranks", "eager", "measured", "symmetric", "measured", "cma", "measured");
-    for (int i = 0; i < 4 && !options->ranks; i++) {
+    for (int i = 0; i < USUAL && !options->ranks; i++) {
         mine.ranks = usual[i];
-        if (usual[i] <= 8 || usual[i] <= cores) /* no more ranks than anybody would run here */
+        if (is_run(options, usual[i]))
             status |= tune_ranks(&mine, &any, out);
     }
     if (options->ranks)
         status |= tune_ranks(&mine, &any, out);
     write_any_ranks(out, &any);
+    write_unmeasured(out, options, &any);
     if (fclose(out) != 0) {
         fprintf(stderr, "weft bench: %s cannot be written: %s\n", options->tune, strerror(errno));
         status = 1;
