@@ -198,8 +198,9 @@ static weft_i_membership *claim(weft_i_rank_record *mine, uint32_t id, uint32_t 
 void weft_i_job_join(weft_i_rank_record *mine, uint32_t id, const char *name, const int *members,
                      int count)
 {
-    WEFT_ASSERT(id > 1);
-    weft_i_membership *entry = claim(mine, id, id);
+    WEFT_ASSERT(id != 1); /* an entry that is being written */
+    /* A group without a number has one member, and nobody waits for anybody there. */
+    weft_i_membership *entry = id ? claim(mine, id, id) : NULL;
     if (!entry)
         return;
     entry->rank = -1;
