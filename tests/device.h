@@ -156,11 +156,6 @@ static inline bool device_was_used(void)
 
 static inline void device_install(void)
 {
-#ifdef WEFT_TEST_NCCL_MEMORY /* its windows do not span hosts */
-    const char *asked = getenv("WEFT_TEST_BACKENDS");
-    if (!asked || strstr(asked, "ucx"))
-        setenv("WEFT_TEST_BACKENDS", asked ? "shm" : "shm threads", 1);
-#endif
     setenv("WEFT_NCCL", "always", 1);
     setenv("NCCL_SOCKET_IFNAME", "lo", 0); /* of ranks that share a GPU */
     if (device_is_real())

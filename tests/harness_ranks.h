@@ -78,12 +78,17 @@ __attribute__((weak)) int __lsan_do_recoverable_leak_check(void);
     HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .label = HARNESS_LABEL, \
                      .hosts = HARNESS_HOSTS, .run = harness_run_ranks)                      \
     static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
-/* Runs on several hosts too, in a program without the word. */
+/* Runs on several hosts too, in a program without the word; but not with memory of devices, which
+ * hosts do not share. */
+#ifdef WEFT_TEST_ON_CUDA
+#define HOSTS_TOO_TEST RANKS_TEST
+#else
 #define HOSTS_TOO_TEST(name_, ranks_)                                                       \
     static void name_(int rank, int size);                                                  \
     HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .label = HARNESS_LABEL, \
                      .hosts = "", .run = harness_run_ranks)                                 \
     static void name_(__attribute__((unused)) int rank, __attribute__((unused)) int size)
+#endif
 #define HOSTS_TEST(name_, ranks_, sizes_)                                              \
     static void name_(int rank, int size);                                             \
     HARNESS_REGISTER(name_, .ranks = (ranks_), .ranks_body = name_, .hosts = (sizes_), \
