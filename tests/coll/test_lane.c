@@ -205,6 +205,7 @@ static void open_lane(weft_i_cma_way cma)
                          .chain = 7,
                          .epoch = 40,
                          .settled = 40};
+    weft_i_lane_make_stays(&bare);
     bare.entry.words = (char *)heads + offsetof(weft_i_lane_head, entry);
     bare.entry.passes = (char *)heads + offsetof(weft_i_lane_head, entry_pass);
     bare.entry.gave_up = (char *)heads + offsetof(weft_i_lane_head, gave_up);
