@@ -5,13 +5,15 @@
  *     step-000000000300       a checkpoint: index.json, and a file of each rank
  *     writing-000000000400    one that is being written, or was when a rank died
  *     removing-000000000100   one that is being removed
- *     lock                    held by the job that writes
+ *     lock                    held by the job that writes, which it names
  *
  * A checkpoint gets its name by one renaming, behind everything that is in it.
  */
 #include "base/os/os.h"
 #include "base/report/os_look.h"
 #include "base/report/status.h"
+#include "fabric/group/group.h"
+#include "fabric/world/world.h"
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -20,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+
+enum { PREDECESSOR_MS = 30000 };
 
 static weft_status path_of(const weft_checkpoint *c, const char *kind, int64_t step,
                            char out[WEFT_I_DISK_PATH])
@@ -42,6 +46,32 @@ weft_status weft_i_folder_of_step(const weft_checkpoint *c, int64_t step,
 
 /* ---- beginning ---- */
 
+/* Whether the lock's file names this job as the one that holds it. */
+static bool is_of_this_job(const weft_checkpoint *c)
+{
+    const weft_i_key *key = &c->group->world->key;
+    unsigned char held[sizeof *key];
+    return WEFT_OS->pread(c->lock, held, sizeof held, 0) == (ssize_t)sizeof held &&
+           !memcmp(held, key, sizeof held);
+}
+
+/*
+ * 0, or the errno with which the lock could not be had.  A rank of this job that was killed while it
+ * saved has the lock until its process is gone, and that is not before the disk has what it was
+ * writing: those who go on without it wait for that.
+ */
+static int await_lock(const weft_checkpoint *c)
+{
+    int64_t deadline = weft_i_os_deadline(PREDECESSOR_MS);
+    while (WEFT_OS->flock(c->lock, LOCK_EX | LOCK_NB)) {
+        int error = errno;
+        if (error != EWOULDBLOCK || !is_of_this_job(c) || weft_i_os_ms_until(deadline) == 0)
+            return error;
+        WEFT_OS->sleep_ns(2000000);
+    }
+    return 0;
+}
+
 static weft_status take_lock(weft_checkpoint *c)
 {
     char path[WEFT_I_DISK_PATH];
@@ -49,9 +79,12 @@ static weft_status take_lock(weft_checkpoint *c)
     c->lock = WEFT_OS->open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
     if (c->lock < 0)
         return weft_i_fail_errno(errno, "opening %s", path);
-    if (!WEFT_OS->flock(c->lock, LOCK_EX | LOCK_NB))
+    int error = await_lock(c);
+    if (!error) { /* If it cannot be written, others of this job do not wait. */
+        const weft_i_key *key = &c->group->world->key;
+        (void)!WEFT_OS->pwrite(c->lock, key, sizeof *key, 0);
         return WEFT_OK;
-    int error = errno;
+    }
     if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP)
         return WEFT_OK; /* some network file systems have no locks: nobody is kept away */
     weft_i_folder_end(c);

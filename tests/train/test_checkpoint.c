@@ -10,6 +10,10 @@
 #include "train/portion.h"
 #include "values_seed.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 enum { BEFORE = 3, AFTER = 3 };
 
 /* ---- parts ---- */
@@ -569,6 +573,59 @@ RANKS_TEST(test_checkpoint_calls, 2)
     CHECK_OK(weft_group_barrier(world, WEFT_DEFAULT));
     if (rank == 0)
         remove_tree(folder);
+    finish(world);
+}
+
+/* A child that holds the lock of `folder`, and then writes to the pipe and sleeps `ms`. */
+static pid_t hold_lock(const char *folder, int ms)
+{
+    char path[600], byte = 0;
+    int told[2];
+    snprintf(path, sizeof path, "%s/lock", folder);
+    CHECK_INT(pipe(told), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(path, O_RDWR);
+        bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && write(told[1], &byte, 1) == 1;
+        if (held)
+            usleep((useconds_t)ms * 1000);
+        _exit(!held);
+    }
+    close(told[1]);
+    CHECK_INT(read(told[0], &byte, 1), 1);
+    close(told[0]);
+    return child;
+}
+
+/* Who holds the lock for this job is waited for, as one that dies; another job is told at once. */
+RANKS_TEST(test_checkpoint_lock, 1)
+{
+    path_text folder;
+    (void)rank;
+    if (harness_in_threads)
+        SKIP("it forks");
+    weft_group *world = join(0);
+    make_common_tree(folder, world);
+    weft_checkpoint *c = weft_checkpoint_new(folder, world, NULL);
+    CHECK_OK(weft_checkpoint_add_tensor(c, "x", weft_ones(WEFT_F32, WEFT_CPU, WEFT_SHAPE(4))));
+    CHECK_OK(weft_checkpoint_save(c, 1));
+    CHECK_OK(weft_checkpoint_wait(c));
+    pid_t child = hold_lock(folder, 300);
+    CHECK_OK(weft_checkpoint_save(c, 2));
+    CHECK_INT(waitpid(child, NULL, 0), child);
+    CHECK_OK(weft_checkpoint_wait(c));
+    char path[600];
+    snprintf(path, sizeof path, "%s/lock", folder);
+    CHECK_INT(truncate(path, 0), 0); /* of a job that nobody knows */
+    child = hold_lock(folder, 60000);
+    CHECK_STATUS(weft_checkpoint_save(c, 3), WEFT_ERR_STATE);
+    CHECK_CONTAINS(weft_last_error(), "another job saves into the folder");
+    weft_clear_error();
+    kill(child, SIGKILL);
+    CHECK_INT(waitpid(child, NULL, 0), child);
+    CHECK_OK(weft_checkpoint_save(c, 3));
+    CHECK_OK(weft_checkpoint_wait(c));
+    remove_tree(folder);
     finish(world);
 }
 

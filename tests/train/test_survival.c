@@ -289,7 +289,8 @@ static void survive(int number, int rank)
         CHECK_OK(weft_scope_close());
         if (status >= 0)
             break;
-        CHECK_INT(weft_status_scope(status), WEFT_SCOPE_GROUP);
+        if (weft_status_scope(status) != WEFT_SCOPE_GROUP)
+            FAIL("not the end of a group: %s", weft_last_error());
         weft_clear_error();
         weft_group_revoke(group);
         group = weft_group_shrink(group);
