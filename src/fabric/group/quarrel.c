@@ -66,7 +66,6 @@ void weft_i_quarrel_settle_in(const weft_i_vigil *vigil)
 {
     const weft_i_label *label = vigil->label;
     const weft_i_stay *stay = vigil->stay;
-    WEFT_ASSERT(stay->place == WEFT_I_ON_BOARD || stay->place == WEFT_I_ON_LANE);
     weft_i_stuck *mine = stuck_of(label->group, label->group->rank);
     uint64_t here = (uint64_t)stay->place << 32 | vigil->turn;
     char text[WEFT_I_LABEL_BYTES];
