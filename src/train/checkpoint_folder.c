@@ -46,13 +46,14 @@ weft_status weft_i_folder_of_step(const weft_checkpoint *c, int64_t step,
 
 /* ---- beginning ---- */
 
-/* Whether the lock's file names this job as the one that holds it. */
+/* Whether the lock's file names this job as the one that holds it, or nobody: whoever holds it first
+ * has not come to that, or was killed before. */
 static bool is_of_this_job(const weft_checkpoint *c)
 {
     const weft_i_key *key = &c->group->world->key;
     unsigned char held[sizeof *key];
-    return WEFT_OS->pread(c->lock, held, sizeof held, 0) == (ssize_t)sizeof held &&
-           !memcmp(held, key, sizeof held);
+    ssize_t bytes = WEFT_OS->pread(c->lock, held, sizeof held, 0);
+    return !bytes || (bytes == (ssize_t)sizeof held && !memcmp(held, key, sizeof held));
 }
 
 /*

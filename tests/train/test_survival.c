@@ -322,5 +322,6 @@ int main(int argc, char **argv)
 {
     if (argc == 5 && !strcmp(argv[1], "job"))
         return run_job(argv[2], atoi(argv[3]), atol(argv[4]));
+    setenv("WEFT_KILL_GRACE", "60000", 1); /* those who live go on, however slow the disk is */
     return harness_main(argc, argv);
 }
