@@ -30,7 +30,7 @@ demo: setup-demo ## build what it needs, then let N=4 ranks train a small GPT, l
 check: setup-test dev ## the quick tests of one build, under a minute: for the inner loop
 	@tests/quick build/dev
 
-test: setup-test dev ## build with warnings as errors and run every test (about 20 minutes on 2 cores)
+test: setup-test dev ## build with warnings as errors and run every test (about 25 minutes on 2 cores)
 	@scripts/build asan $(JOBS)
 	@scripts/build tsan $(JOBS)
 	@tests/run build/dev build/asan build/tsan
