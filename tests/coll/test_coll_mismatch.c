@@ -653,7 +653,7 @@ HOSTS_TOO_TEST(test_mismatch_board_3, 3)
  * different times: the second one when the first has helped for longer than its patience once was,
  * and had gone back to wait for twice as long.
  */
-HOSTS_TOO_TEST(test_mismatch_board_late_helper, 3)
+RANKS_TEST(test_mismatch_board_late_helper, 3)
 {
     enum { LATE_US = 75000 };
     weft_group *world = join(20000);
