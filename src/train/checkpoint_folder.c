@@ -46,14 +46,20 @@ weft_status weft_i_folder_of_step(const weft_checkpoint *c, int64_t step,
 
 /* ---- beginning ---- */
 
+/* What the lock's file says of a job.  Everybody may read it, and the key is secret: 32 of its 128 bits
+ * tell jobs apart and leave it so. */
+static uint32_t mark_of(const weft_checkpoint *c)
+{
+    return (uint32_t)weft_i_key_of(c->group->world->key, "lock", 4).word[0];
+}
+
 /* Whether the lock's file names this job as the one that holds it, or nobody: whoever holds it first
  * has not come to that, or was killed before. */
 static bool is_of_this_job(const weft_checkpoint *c)
 {
-    const weft_i_key *key = &c->group->world->key;
-    unsigned char held[sizeof *key];
-    ssize_t bytes = WEFT_OS->pread(c->lock, held, sizeof held, 0);
-    return !bytes || (bytes == (ssize_t)sizeof held && !memcmp(held, key, sizeof held));
+    uint32_t mark = mark_of(c), held = 0;
+    ssize_t bytes = WEFT_OS->pread(c->lock, &held, sizeof held, 0);
+    return !bytes || (bytes == (ssize_t)sizeof held && held == mark);
 }
 
 /*
@@ -82,8 +88,8 @@ static weft_status take_lock(weft_checkpoint *c)
         return weft_i_fail_errno(errno, "opening %s", path);
     int error = await_lock(c);
     if (!error) { /* If it cannot be written, others of this job do not wait. */
-        const weft_i_key *key = &c->group->world->key;
-        (void)!WEFT_OS->pwrite(c->lock, key, sizeof *key, 0);
+        uint32_t mark = mark_of(c);
+        (void)!WEFT_OS->pwrite(c->lock, &mark, sizeof mark, 0);
         return WEFT_OK;
     }
     if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP)
